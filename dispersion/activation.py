@@ -1,0 +1,169 @@
+"""Pointwise functions and their Taylor coefficients at any point, to any order.
+
+Each function satisfies an ordinary differential equation; inserting a power series gives a
+recurrence for its coefficients, exact to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import factorial, pi, sqrt
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from dispersion.errors import ArgumentError, frozen_array, whole_number
+
+Series = list[NDArray]
+
+
+@dataclass(frozen=True)
+class Activation:
+    """A pointwise function φ with φ(y + s) = Σ_n c_n(y) sⁿ.
+
+    name : one of `Activation.names()`.
+    coefficients : (c1, c2, …) of φ(y) = c1 y + c2 y² + …, for the polynomial only.
+    """
+
+    name: str
+    coefficients: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.name not in FUNCTIONS:
+            raise ArgumentError("activation", repr(self.name), ", ".join(FUNCTIONS))
+        if (self.name == "polynomial") != bool(self.coefficients):
+            raise ArgumentError("coefficients", self.coefficients, "numbers for 'polynomial' and only for it")
+
+    def __call__(self, y: ArrayLike) -> NDArray:
+        """φ(y), elementwise; `y` real or complex, its shape kept."""
+        return FUNCTIONS[self.name].value(np.asarray(y), self.coefficients)
+
+    def taylor(self, y: ArrayLike, order: int) -> NDArray:
+        """(…, order+1) Taylor coefficients φ⁽ⁿ⁾(y)/n! at each point of `y` (…).
+
+        ReLU has none beyond the first, and no first at y = 0: refused with an ArgumentError.
+        """
+        y = np.asarray(y) * 1.0
+        series = FUNCTIONS[self.name].series(y, whole_number("order", order, 0), self.coefficients)
+        return np.stack([np.broadcast_to(term, y.shape) for term in series], axis=-1)
+
+    @classmethod
+    def tanh(cls) -> Activation:
+        """φ(y) = tanh y."""
+        return cls("tanh")
+
+    @classmethod
+    def gelu(cls) -> Activation:
+        """φ(y) = y(1 + erf(y/√2))/2, the exact GELU."""
+        return cls("gelu")
+
+    @classmethod
+    def silu(cls) -> Activation:
+        """φ(y) = y/(1 + e^{−y})."""
+        return cls("silu")
+
+    @classmethod
+    def erf(cls) -> Activation:
+        """φ(y) = erf y."""
+        return cls("erf")
+
+    @classmethod
+    def sine(cls) -> Activation:
+        """φ(y) = sin y."""
+        return cls("sine")
+
+    @classmethod
+    def relu(cls) -> Activation:
+        """φ(y) = max(y, 0), usable in forward maps; refused where smoothness is needed."""
+        return cls("relu")
+
+    @classmethod
+    def polynomial(cls, coefficients: ArrayLike) -> Activation:
+        """φ(y) = c1 y + c2 y² + …, from (c1, c2, …)."""
+        return cls("polynomial", tuple(map(float, frozen_array("coefficients", coefficients, (None,)))))
+
+    @classmethod
+    def of(cls, activation: Activation | str) -> Activation:
+        """The activation itself, or the one with that name."""
+        return activation if isinstance(activation, Activation) else cls(activation)
+
+    @staticmethod
+    def names() -> tuple[str, ...]:
+        """Names of all activations."""
+        return tuple(FUNCTIONS)
+
+
+@dataclass(frozen=True)
+class _Function:
+    value: Callable[[NDArray, tuple[float, ...]], NDArray]
+    series: Callable[[NDArray, int, tuple[float, ...]], Series]
+
+
+def _product(a: Series, b: Series, n: int) -> NDArray:
+    """The n-th coefficient of the product of two power series."""
+    return sum((a[m] * b[n - m] for m in range(n + 1)), start=np.zeros(()))
+
+
+def _times_argument(y: NDArray, f: Series) -> Series:
+    """Coefficients of (y + s) f(y + s)."""
+    return [y * f[0]] + [y * f[n] + f[n - 1] for n in range(1, len(f))]
+
+
+def _tanh(y: NDArray, order: int, _: tuple[float, ...]) -> Series:
+    t = [np.tanh(y)]
+    for n in range(order):  # t' = 1 − t²
+        t.append(((n == 0) - _product(t, t, n)) / (n + 1))
+    return t
+
+
+def _gaussian_integral(y: NDArray, order: int, value: NDArray, slope: NDArray, rate: float) -> Series:
+    """Coefficients of the f with f(y) = `value`, f' = g, g(y) = `slope` and g' = −rate·y·g."""
+    f, g = [value], [slope]
+    for n in range(order):
+        f.append(g[n] / (n + 1))
+        g.append(-rate * _times_argument(y, g)[n] / (n + 1))
+    return f
+
+
+def _erf(y: NDArray, order: int, _: tuple[float, ...]) -> Series:
+    return _gaussian_integral(y, order, special.erf(y), 2 / sqrt(pi) * np.exp(-(y**2)), 2.0)
+
+
+def _gelu(y: NDArray, order: int, _: tuple[float, ...]) -> Series:
+    density = np.exp(-(y**2) / 2) / sqrt(2 * pi)
+    return _times_argument(y, _gaussian_integral(y, order, special.ndtr(y), density, 1.0))
+
+
+def _silu(y: NDArray, order: int, _: tuple[float, ...]) -> Series:
+    s = [special.expit(y)]
+    for n in range(order):  # σ' = σ − σ²
+        s.append((s[n] - _product(s, s, n)) / (n + 1))
+    return _times_argument(y, s)
+
+
+def _sine(y: NDArray, order: int, _: tuple[float, ...]) -> Series:
+    return [np.sin(y + n * pi / 2) / factorial(n) for n in range(order + 1)]
+
+
+def _polynomial(y: NDArray, order: int, coefficients: tuple[float, ...]) -> Series:
+    p = np.polynomial.Polynomial((0.0, *coefficients))
+    return [p.deriv(n)(y) / factorial(n) if n else p(y) for n in range(order + 1)]
+
+
+def _relu(y: NDArray, order: int, _: tuple[float, ...]) -> Series:
+    if order > 1 or (order == 1 and (y == 0).any()):
+        raise ArgumentError("activation", "'relu', which has no Taylor series here", "a smooth activation")
+    return [np.where(y.real > 0, y, 0), (y.real > 0) * 1.0][: order + 1]
+
+
+FUNCTIONS = {
+    "tanh": _Function(lambda y, _: np.tanh(y), _tanh),
+    "gelu": _Function(lambda y, _: y * special.ndtr(y), _gelu),
+    "silu": _Function(lambda y, _: y * (1 / (1 + np.exp(-y)) if np.iscomplexobj(y) else special.expit(y)), _silu),
+    "erf": _Function(lambda y, _: special.erf(y), _erf),
+    "sine": _Function(lambda y, _: np.sin(y), _sine),
+    "relu": _Function(lambda y, _: np.where(y.real > 0, y, 0), _relu),
+    "polynomial": _Function(lambda y, c: np.polynomial.Polynomial((0.0, *c))(y), _polynomial),
+}
