@@ -97,7 +97,7 @@ class Dispersion:
     @cached_property
     def multipliers(self) -> NDArray[np.complex128]:
         """(N, d) eigenvalues Λ of J(q) on the grid, the largest modulus first."""
-        values: NDArray[np.complex128] = np.linalg.eigvals(self.matrices)
+        values = np.linalg.eigvals(self.matrices).astype(complex)
         return np.take_along_axis(values, np.argsort(-np.abs(values), axis=-1, kind="stable"), axis=-1)
 
     @property

@@ -1,0 +1,60 @@
+"""Effective potentials of the amplitude equations, R⁺ − R = −∂V/∂R."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def one_mode_potential(R: ArrayLike, mu: float, beta: float) -> NDArray[np.float64]:
+    """V(R) = −μR²/2 + βR⁴/4 (Eq. 19).
+
+    R : amplitudes, any shape (signed, so that the symmetry R → −R shows); mu, beta : μ and β.
+    """
+    R = np.asarray(R, dtype=np.float64)
+    return -mu * R**2 / 2 + beta * R**4 / 4
+
+
+def two_mode_potential(
+    R1: ArrayLike, R2: ArrayLike, mu: tuple[float, float], beta_self: tuple[float, float], beta_cross: float
+) -> NDArray[np.float64]:
+    """V(R1, R2) = Σ_i(−μ_i R_i²/2 + β_i R_i⁴/4) + β_× R1²R2²/2 (Eq. 122).
+
+    R1, R2 : amplitudes, broadcast together; mu, beta_self : of each mode; beta_cross : β_×, the
+    same for both modes: without that symmetry no potential exists.
+    """
+    R1, R2 = np.asarray(R1, dtype=np.float64), np.asarray(R2, dtype=np.float64)
+    separate = one_mode_potential(R1, mu[0], beta_self[0]) + one_mode_potential(R2, mu[1], beta_self[1])
+    return separate + beta_cross * R1**2 * R2**2 / 2
+
+
+def plot_one_mode(mu: float, beta: float, ax: Axes | None = None, **style: object) -> Axes:
+    """Draw V(R) over signed R, minima as filled dots and maxima as open ones; returns the axes.
+
+    mu, beta : μ and β; ax : axes, the current ones by default; style : passed to the line.
+    """
+    import matplotlib.pyplot as plt
+
+    ax = plt.gca() if ax is None else ax
+    extrema = np.sqrt(mu / beta) if mu * beta > 0 else 0.0
+    R = np.linspace(-1.6, 1.6, 401) * (extrema or 1.0)
+    (line,) = ax.plot(R, one_mode_potential(R, mu, beta), **style)  # type: ignore[arg-type]
+    for place in {0.0, extrema, -extrema}:
+        curvature = -mu + 3 * beta * place**2
+        face = line.get_color() if curvature > 0 else "white"
+        ax.plot(
+            place,
+            one_mode_potential(place, mu, beta),
+            "o",
+            color=line.get_color(),
+            markerfacecolor=face,
+            markersize=5,
+            zorder=3,
+        )
+    ax.set(xlabel="amplitude $R$", ylabel="potential $V(R)$")
+    return ax
