@@ -144,7 +144,7 @@ class HomogeneousState(Sector):
     @property
     def roots(self) -> NDArray[np.float64]:
         """Fixed points B ≠ 0, (Λ−1) + b_2B + b_3B² = 0, nearest to zero first."""
-        coefficients = np.trim_zeros([self.b3, self.b2, self.multiplier - 1], "f")
+        coefficients = np.trim_zeros(np.array([self.b3, self.b2, self.multiplier - 1]), "f")
         roots = np.roots(coefficients) if len(coefficients) > 1 else np.zeros(0)
         real = roots[(roots.imag == 0) & (roots != 0)].real
         return real[np.argsort(np.abs(real))]
