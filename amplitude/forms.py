@@ -78,13 +78,15 @@ class ScalarForms:
         return self.alpha[0] * self.L(k)
 
     def B(self, k1: int, k2: int) -> complex:
-        """B(1,2) = α_2 L_1 L_2 + α_1 Σ_h η_h ξ_h (λ_12 − λ_1 λ_2)."""
+        """For wavenumbers k1, k2: B(1,2) = α_2 L_1 L_2 + α_1 Σ_h η_h ξ_h (λ_12 − λ_1 λ_2)."""
         a1, a2, _ = self.alpha
         return a2 * self.L(k1) * self.L(k2) + a1 * self._tilt(self.state * self.chi, k1, k2)
 
     def C(self, k1: int, k2: int, k3: int) -> complex:
-        """C(1,2,3) = α_3 L_1 L_2 L_3 + ⟨α_1 Σηχ(λ_23 − λ_2λ_3) + 2α_2 L_1 Σηξ(λ_23 − λ_2λ_3)⟩
-        + ½α_1 Σηξ²(λ_123 − 3⟨λ_23 λ_1⟩ + 2λ_1λ_2λ_3), ⟨·⟩ the mean over which mode is number 1.
+        """For wavenumbers k1, k2, k3, with ⟨·⟩ the mean over which of them is number 1:
+
+        C(1,2,3) = α_3 L_1 L_2 L_3 + ⟨α_1 Σηχ(λ_23 − λ_2λ_3) + 2α_2 L_1 Σηξ(λ_23 − λ_2λ_3)⟩
+        + ½α_1 Σηξ²(λ_123 − 3⟨λ_23 λ_1⟩ + 2λ_1λ_2λ_3).
         """
         a1, a2, a3 = self.alpha
         xi = self.state * self.chi
@@ -102,7 +104,7 @@ class ScalarForms:
         return complex((self.eta * tilt) @ covariance)
 
     def at_onset(self, k: int) -> ScalarForms:
-        """The same forms with every η_h scaled by the t > 0 nearest to 1 for which |J_k| = 1.
+        """The same forms with every η_h scaled by the t > 0 nearest to 1 for which |J_k| = 1 at wavenumber `k`.
 
         The α's are kept. An ExclusionError is raised when no such t exists.
         """
@@ -117,7 +119,7 @@ class ScalarForms:
         return replace(self, eta=min(positive, key=lambda t: abs(t - 1)) * self.eta)
 
     def evaluate(self, at: At, *modes: int) -> tuple[ScalarForms, list[complex]]:
-        """The forms and the multipliers of `modes` from which coefficients are computed.
+        """The forms and the multipliers of `modes` from which coefficients are computed. `at` is one of
 
         'gain'  : the block as it is, resolvents with its own Λ (D_0 = |Λ|² − J_0, D_2 = Λ² − J_2);
         'onset' : every η scaled until the first of `modes` to become critical has |Λ| = 1;

@@ -90,7 +90,7 @@ class Wave:
         return one_mode_potential(R, self.mu, self.beta.real)
 
     def plot_potential(self, ax: Axes | None = None) -> Axes:
-        """Draw V(R) with its minima marked; returns the axes."""
+        """Draw V(R) with its extrema marked; `ax`: the axes, by default the current ones; returns them."""
         return plot_one_mode(self.mu, self.beta.real, ax)
 
 

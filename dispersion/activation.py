@@ -81,7 +81,7 @@ class Activation:
 
     @classmethod
     def polynomial(cls, coefficients: ArrayLike) -> Activation:
-        """φ(y) = c1 y + c2 y² + …, from (c1, c2, …)."""
+        """φ(y) = c1 y + c2 y² + …, `coefficients` (c1, c2, …)."""
         return cls("polynomial", tuple(map(float, frozen_array("coefficients", coefficients, (None,)))))
 
     @classmethod

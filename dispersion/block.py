@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import circulant
 
 from dispersion.activation import Activation
-from dispersion.errors import ArgumentError, frozen_array, real_number, whole_number
+from dispersion.errors import ArgumentError, frozen, frozen_array, real_number, whole_number
 from dispersion.kernel import Kernel
 
 
@@ -110,12 +110,12 @@ class FeedForward:
 
     @classmethod
     def scalar(cls, activation: Activation | str, scale: float = 1.0) -> FeedForward:
-        """φ(h) = scale · act(h), d = 1."""
+        """φ(h) = scale · act(h), d = 1; `activation`: an Activation or its name."""
         return cls.elementwise(activation, 1, scale)
 
     @classmethod
     def elementwise(cls, activation: Activation | str, d: int, scale: float = 1.0) -> FeedForward:
-        """φ(h) = scale · act(h) on each of d features."""
+        """φ(h) = scale · act(h) on each of d features; `activation`: an Activation or its name."""
         identity = np.eye(whole_number("d", d, 1))
         return cls(identity, real_number("scale", scale) * identity, activation)
 
@@ -139,6 +139,8 @@ class Block:
         feedforward: FeedForward | None = None,
         attention_scale: float = 1.0,
     ) -> None:
+        if not isinstance(heads, Sequence):
+            raise ArgumentError("heads", type(heads).__name__, "a sequence of one Head or more")
         heads = tuple(heads)
         if not heads or not all(isinstance(head, Head) for head in heads):
             raise ArgumentError("heads", [type(head).__name__ for head in heads], "one Head or more")
@@ -147,6 +149,8 @@ class Block:
             if (head.kernel.n, head.d) != (n, d):
                 got = f"N = {head.kernel.n}, d = {head.d}"
                 raise ArgumentError(f"heads[{number}]", got, f"N = {n}, d = {d} as in the first head")
+        if not isinstance(feedforward, FeedForward | None):
+            raise ArgumentError("feedforward", type(feedforward).__name__, "a FeedForward or None")
         if feedforward is not None and feedforward.d != d:
             raise ArgumentError("feedforward", f"d = {feedforward.d}", f"d = {d} as in the heads")
         object.__setattr__(self, "heads", heads)
@@ -194,7 +198,7 @@ class Block:
     def homogeneous_state(self, a: ArrayLike | None) -> NDArray[np.float64]:
         """`a` as a (d,) array: zero for None; a number is accepted for d = 1."""
         if a is None:
-            return np.zeros(self.d)
+            return frozen(np.zeros(self.d))
         return frozen_array("state", np.reshape(a, 1) if self.d == 1 and np.ndim(a) == 0 else a, (self.d,))
 
     def _states(self, x: ArrayLike) -> tuple[NDArray, bool]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -47,6 +49,8 @@ def frozen_array(argument: str, value: ArrayLike, shape: tuple[int | None, ...])
     described = "×".join("n" if size is None else str(size) for size in shape) or "scalar"
     accepted = f"finite real numbers of shape ({described})"
     try:
+        if np.iscomplexobj(value):
+            raise TypeError
         array = np.array(value, dtype=np.float64)
     except (TypeError, ValueError):
         raise ArgumentError(argument, f"{type(value).__name__} that is not real", accepted) from None
@@ -56,5 +60,10 @@ def frozen_array(argument: str, value: ArrayLike, shape: tuple[int | None, ...])
         raise ArgumentError(argument, f"shape {array.shape}", accepted)
     if not np.isfinite(array).all():
         raise ArgumentError(argument, f"{int((~np.isfinite(array)).sum())} values that are not finite", accepted)
+    return frozen(array)
+
+
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """`array` itself, made read-only."""
     array.flags.writeable = False
     return array

@@ -31,7 +31,7 @@ class FixedPoint:
 
 
 def fixed_points(block: Block, radius: float = 3.0, starts: int = 200, rng: int = 0) -> list[FixedPoint]:
-    """The isolated solutions of g(a) = a that Newton's method reaches, nearest to the origin first.
+    """The isolated solutions of g(a) = a of a `block` that Newton's method reaches, nearest to the origin first.
 
     radius : starts lie in |a_i| ≤ radius; starts : how many, besides the origin;
     rng : seed of the starts. Solutions further out are kept if reached. A state where Dg has the

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dispersion.errors import ArgumentError, real_number, whole_number
+from dispersion.errors import ArgumentError, frozen, real_number, whole_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,15 +27,19 @@ class Kernel:
     causal: bool = False
 
     def __post_init__(self) -> None:
-        logits = np.array(self.logits, dtype=np.float64)
+        try:
+            if np.iscomplexobj(self.logits):
+                raise TypeError
+            logits = np.array(self.logits, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ArgumentError("logits", f"{type(self.logits).__name__} that is not real", "real numbers") from None
         if logits.ndim != 1 or logits.size < 2:
             raise ArgumentError("logits", f"shape {logits.shape}", "one number for each lag, shape (N,) with N ≥ 2")
         if np.isnan(logits).any() or (logits == np.inf).any():
             raise ArgumentError("logits", "NaN or +inf", "finite numbers, or −inf to remove a lag")
         if (logits == -np.inf).all():
             raise ArgumentError("logits", "−inf at every lag", "at least one finite number")
-        logits.flags.writeable = False
-        object.__setattr__(self, "logits", logits)
+        object.__setattr__(self, "logits", frozen(logits))
 
     @property
     def n(self) -> int:
@@ -51,13 +55,13 @@ class Kernel:
     def weights(self) -> NDArray[np.float64]:
         """(N,) attention weights A_r = softmax(b)_r at a homogeneous state, indexed by r mod N."""
         weights = np.exp(self.logits - self.logits.max())
-        return weights / weights.sum()
+        return frozen(weights / weights.sum())
 
     @cached_property
     def symbol(self) -> NDArray[np.complex128]:
         """(N,) λ(2πk/N) = Σ_r A_r e^{−2πikr/N}, k = 0 … N−1 (Eq. 7)."""
         symbol: NDArray[np.complex128] = np.fft.fft(self.weights)
-        return symbol.real.astype(complex) if self.symmetric else symbol
+        return frozen(symbol.real.astype(complex) if self.symmetric else symbol)
 
     def __call__(self, q: ArrayLike) -> NDArray[np.complex128]:
         """λ(q) = Σ_r A_r e^{−iqr} summed over the N lags, at any real or complex q (shape kept)."""
@@ -79,18 +83,19 @@ class Kernel:
         return Kernel(self.logits + other.logits, self.causal)
 
     def __mul__(self, strength: float) -> Kernel:
-        return Kernel(real_number("strength", strength) * self.logits, self.causal)
+        strength, removed = real_number("strength", strength), self.logits == -np.inf
+        return Kernel(np.where(removed, -np.inf, strength * np.where(removed, 0.0, self.logits)), self.causal)
 
     __rmul__ = __mul__
 
     @classmethod
     def table(cls, logits: ArrayLike, causal: bool = False) -> Kernel:
-        """The kernel with these logits: shape (N,), entry r mod N is b_r, r = i − j."""
-        return cls(np.asarray(logits, dtype=np.float64), causal)
+        """The kernel with these `logits`, (N,), entry r mod N being b_r, r = i − j; `causal` as in `Kernel`."""
+        return cls(logits, causal)  # type: ignore[arg-type]
 
     @classmethod
     def uniform(cls, n: int) -> Kernel:
-        """No positional encoding: b = 0, so λ(q) = δ_{q0} on the grid (Eq. 6)."""
+        """No positional encoding on `n` tokens: b = 0, so λ(q) = δ_{q0} on the grid (Eq. 6)."""
         return cls(np.zeros(whole_number("n", n, 2)))
 
     @classmethod
@@ -106,11 +111,11 @@ class Kernel:
         return cls(real_number("strength", strength) * lobes)
 
     @classmethod
-    def skewed_lobe(
-        cls, n: int, separation: float, width_below: float, width_above: float, strength: float
-    ) -> Kernel:
+    def skewed_lobe(cls, n: int, separation: float, width_below: float, width_above: float, strength: float) -> Kernel:
         """One lobe at lag Δ with two widths: b_r = s e^{−(r−Δ)²/2ζ²}, ζ = `width_below` for r ≤ Δ,
         `width_above` for r > Δ, −N/2 ≤ r < N/2. Directional: its waves travel.
+
+        n : tokens; separation : Δ; width_below, width_above : ζ > 0, in tokens; strength : s, a logit.
         """
         lags = ring_lags(whole_number("n", n, 2))
         separation = real_number("separation", separation)
@@ -121,13 +126,19 @@ class Kernel:
 
     @classmethod
     def alibi(cls, n: int, slope: float, causal: bool = False) -> Kernel:
-        """ALiBi: b_r = −m|r| with −N/2 ≤ r < N/2, or b_r = −m r with 0 ≤ r < N if `causal`."""
+        """ALiBi: b_r = −m|r| with −N/2 ≤ r < N/2, or b_r = −m r with 0 ≤ r < N if `causal`.
+
+        n : tokens; slope : m, logit per token.
+        """
         lags = ring_lags(whole_number("n", n, 2), causal)
         return cls(-real_number("slope", slope) * np.abs(lags), causal)
 
     @classmethod
     def von_mises(cls, n: int, wavenumber: int, strength: float, phase: float = 0.0) -> Kernel:
-        """b_r = s cos(q_0 r − φ), q_0 = 2πk_0/N with the whole number k_0 = `wavenumber`."""
+        """b_r = s cos(q_0 r − φ), q_0 = 2πk_0/N with the whole number k_0 = `wavenumber`.
+
+        n : tokens; strength : s, a logit; phase : φ in radians.
+        """
         n = whole_number("n", n, 2)
         wavenumber = grid_index("wavenumber", wavenumber, n)
         angle = 2 * np.pi * wavenumber * np.arange(n) / n - real_number("phase", phase)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
 from dispersion.block import Block
-from dispersion.errors import ArgumentError, real_number, whole_number
+from dispersion.errors import ArgumentError, frozen, real_number, whole_number
 from dispersion.kernel import grid_index
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class Mode:
 
         amplitude : |B_0|; layer : l; phase : θ_0 in radians.
         """
+        layer = real_number("layer", layer)
         theta = self.q * np.arange(self.n) + layer * self.phase + real_number("phase", phase)
         wave = real_number("amplitude", amplitude) * np.exp(layer * self.growth + 1j * theta)
         return 2 * np.real(wave[:, None] * self.right)
@@ -78,7 +79,7 @@ class Dispersion:
     @cached_property
     def pointwise(self) -> NDArray[np.float64]:
         """(d, d) C = DH(y*)."""
-        return self.block.pointwise_jacobian(self.block.attended(self.state))
+        return frozen(self.block.pointwise_jacobian(self.block.attended(self.state)))
 
     def __call__(self, q: ArrayLike) -> NDArray[np.complex128]:
         """(…, d, d) J at the real or complex wavenumbers `q` (…)."""
@@ -92,13 +93,13 @@ class Dispersion:
     @cached_property
     def matrices(self) -> NDArray[np.complex128]:
         """(N, d, d) J(q) on the grid."""
-        return self._assemble([head.kernel.symbol for head in self.block.heads])
+        return frozen(self._assemble([head.kernel.symbol for head in self.block.heads]))
 
     @cached_property
     def multipliers(self) -> NDArray[np.complex128]:
-        """(N, d) eigenvalues Λ of J(q) on the grid, the largest modulus first."""
+        """(N, d) eigenvalues Λ of J(q) on the grid, the largest modulus first; of equal ones, the largest phase."""
         values = np.linalg.eigvals(self.matrices).astype(complex)
-        return np.take_along_axis(values, np.argsort(-np.abs(values), axis=-1, kind="stable"), axis=-1)
+        return frozen(np.take_along_axis(values, _ranking(values, -np.angle(values)), axis=-1))
 
     @property
     def growth(self) -> NDArray[np.float64]:
@@ -117,18 +118,16 @@ class Dispersion:
 
     def leading(self) -> Mode:
         """The mode with the largest |Λ|; of equal ones, that with the smallest k."""
-        half = self.growth[: self.block.n // 2 + 1]
-        return self.mode(int(np.argmax(half >= half.max() * (1 - TOLERANCE))))
+        return self.modes(1)[0]
 
     def modes(self, count: int) -> list[Mode]:
-        """The `count` modes with the largest |Λ| over 0 ≤ k ≤ N/2, largest first."""
-        half = self.multipliers[: self.block.n // 2 + 1]
-        count = min(whole_number("count", count, 1), half.size)
-        order = np.argsort(-np.abs(half), axis=None, kind="stable")[:count]
+        """The `count` modes with the largest |Λ| over 0 ≤ k ≤ N/2, largest first; of equal ones, smallest k first."""
+        half = self.multipliers[: self.block.n // 2 + 1].ravel()
+        order = _ranking(half, np.arange(half.size))[: whole_number("count", count, 1)]
         return [self.mode(*divmod(int(place), self.block.d)) for place in order]
 
     def mode(self, k: int, index: int = 0) -> Mode:
-        """The mode at wavenumber `k` whose |Λ| is number `index` (0 the largest).
+        """The mode at wavenumber `k` whose |Λ| is number `index` (0 the largest), in the order of `multipliers`.
 
         −k is taken as k: the two are conjugate, J(−q) = conj J(q).
         """
@@ -137,22 +136,25 @@ class Dispersion:
         k = min(k, n - k)
         if whole_number("index", index, 0) >= d:
             raise ArgumentError("index", index, f"0 … {d - 1}")
-        values, lefts, rights = linalg.eig(self.matrices[k], left=True, right=True)
-        place = int(np.argsort(-np.abs(values), kind="stable")[index])
+        matrix = self.matrices[k]
+        # A real J gets real eigenvectors for its real multipliers.
+        values, lefts, rights = linalg.eig(matrix if matrix.imag.any() else matrix.real, left=True, right=True)
+        place = int(_ranking(values, -np.angle(values))[index])
         multiplier, right, left = complex(values[place]), rights[:, place], lefts[:, place]
         right = right / np.linalg.norm(right)
         right = right * np.exp(-1j * _phase_to_real(right))
         overlap = np.vdot(left, right)
-        defective = abs(overlap) <= np.sqrt(np.finfo(float).eps) * np.linalg.norm(left)
+        defective = abs(overlap) <= 1e-6 * np.linalg.norm(left)
         left = np.full(d, np.nan + 0j) if defective else left / np.conj(overlap)
         return Mode(k, n, multiplier, right + 0j, left + 0j, self._morphology(k, multiplier, right))
 
     def _morphology(self, k: int, multiplier: complex, right: NDArray[np.complex128]) -> str:
-        if np.linalg.norm(right.imag) > TOLERANCE:
-            matrix = self.matrices[k]
-            directional = np.abs(matrix.imag).max() > TOLERANCE * np.abs(matrix).max()
+        matrix = self.matrices[k]
+        directional = np.abs(matrix.imag).max() > TOLERANCE * np.abs(matrix).max()
+        oscillates = abs(multiplier.imag) > TOLERANCE * abs(multiplier)
+        if np.linalg.norm(right.imag) > TOLERANCE and (directional or oscillates):
             return "mixed" if directional else "rotating"
-        if abs(multiplier.imag) > TOLERANCE * abs(multiplier):
+        if oscillates:
             return "travelling"
         if multiplier.real < 0:
             return "alternating"
@@ -164,7 +166,7 @@ class Dispersion:
         return self.pointwise @ (np.eye(self.block.d) + self.block.attention_scale * mixed)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw ρ(J(q)) against k, with the line |Λ| = 1; returns the axes."""
+        """Draw ρ(J(q)) against k, with the line |Λ| = 1; `ax`: the axes, by default the current ones; returns them."""
         from dispersion.plot import plot_relation
 
         return plot_relation(self, ax)
@@ -176,7 +178,20 @@ def dispersion_relation(block: Block, state: ArrayLike | None = None) -> Dispers
     state : a, (d,), or a number for d = 1; zero by default. It need not be a fixed point: J(q) is
     then the derivative of one layer from 1⊗a to 1⊗g(a).
     """
+    if not isinstance(block, Block):
+        raise ArgumentError("block", type(block).__name__, "a Block")
     return Dispersion(block, block.homogeneous_state(state))
+
+
+def _ranking(multipliers: NDArray[np.complex128], tie: NDArray) -> NDArray[np.intp]:
+    """The order of the last axis by decreasing |Λ|; moduli equal to TOLERANCE are ordered by increasing `tie`."""
+    size = np.abs(multipliers)
+    order = np.argsort(-size, axis=-1, kind="stable")
+    size = np.take_along_axis(size, order, axis=-1)
+    group = np.zeros(size.shape, dtype=int)
+    group[..., 1:] = np.cumsum(size[..., 1:] < size[..., :-1] * (1 - TOLERANCE), axis=-1)
+    np.put_along_axis(group, order, group.copy(), axis=-1)
+    return np.lexsort((tie, group), axis=-1)
 
 
 def _phase_to_real(v: NDArray[np.complex128]) -> float:
