@@ -1,0 +1,198 @@
+"""Many scalar (d = 1) blocks iterated together: packing, lanes, threads. numba is imported on first use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dispersion import ArgumentError, Block
+
+LARGEST_STATE = 1e6
+"""A state beyond ±LARGEST_STATE has diverged."""
+
+LARGEST_LOGIT = 600.0
+"""A state with max_h |χ_h| max_i x_i² beyond this has diverged: e^{χ x_i x_j} nears the end of float64."""
+
+INTERACTIONS_PER_CALL = 2e8
+"""Pairs (i, j) per compiled call and thread: about 0.1 s, so that Ctrl-C is heard."""
+
+
+@dataclass(frozen=True, eq=False)
+class Parameters:
+    """The maps of `points` scalar blocks with one N and one activation, padded to common sizes.
+
+    activation : its name, None for no feed-forward at any point.
+    weights : (points, H, N) e^{b − max b} by lag r mod N; content, value : (points, H) χ_h and ε_a η_h.
+    weight_in, bias_in, weight_out : (points, m); bias_out : (points, 1).
+    coefficients : (points, degree) of a polynomial activation; degree 0 otherwise.
+    """
+
+    activation: str | None
+    weights: NDArray[np.float64]
+    content: NDArray[np.float64]
+    value: NDArray[np.float64]
+    weight_in: NDArray[np.float64]
+    bias_in: NDArray[np.float64]
+    weight_out: NDArray[np.float64]
+    bias_out: NDArray[np.float64]
+    coefficients: NDArray[np.float64]
+
+    @property
+    def n(self) -> int:
+        """Number of tokens N."""
+        return self.weights.shape[2]
+
+    @property
+    def limit(self) -> NDArray[np.float64]:
+        """(points,) the largest admissible x²."""
+        content = np.abs(self.content).max(axis=1)
+        return LARGEST_LOGIT / np.maximum(content, LARGEST_LOGIT / LARGEST_STATE**2)
+
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        """The arrays by name, each with the points as its first axis."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "activation"}
+
+    def take(self, points: NDArray) -> Parameters:
+        """The parameters of some of the points."""
+        return Parameters(self.activation, **{name: array[points] for name, array in self.arrays().items()})
+
+
+def pack(blocks: Sequence[Block], labels: Sequence[str] | None = None) -> Parameters:
+    """The parameters of `blocks`, all with d = 1, one N and one activation (or no feed-forward).
+
+    Missing heads and hidden units become zero heads and units. An ArgumentError names, by its
+    label, the first block that does not fit.
+    """
+    n = blocks[0].n
+    activation = next((b.feedforward.activation.name for b in blocks if b.feedforward is not None), None)
+    for label, block in zip(labels or [f"blocks[{i}]" for i in range(len(blocks))], blocks, strict=True):
+        if (block.n, block.d) != (n, 1):
+            raise ArgumentError(label, f"N = {block.n}, d = {block.d}", f"N = {n}, d = 1 at every point")
+        if block.feedforward is not None and block.feedforward.activation.name != activation:
+            got = f"activation {block.feedforward.activation.name!r}"
+            raise ArgumentError(label, got, f"{activation!r} at every point")
+    forwards = [block.feedforward for block in blocks]
+    logits = _padded([[head.kernel.logits for head in block.heads] for block in blocks], (n,))
+    content = _padded([[head.content[0, 0] for head in block.heads] for block in blocks])
+    value = _padded([[head.value[0, 0] for head in block.heads] for block in blocks])
+    scale = np.array([block.attention_scale for block in blocks])
+    return Parameters(
+        activation,
+        weights=np.exp(logits - logits.max(axis=-1, keepdims=True)),
+        content=content,
+        value=scale[:, None] * value,
+        weight_in=_padded([() if f is None else f.weight_in[:, 0] for f in forwards]),
+        bias_in=_padded([() if f is None else f.bias_in for f in forwards]),
+        weight_out=_padded([() if f is None else f.weight_out[0] for f in forwards]),
+        bias_out=np.array([[0.0 if f is None else f.bias_out[0]] for f in forwards]),
+        coefficients=_padded([() if f is None else f.activation.coefficients for f in forwards]),
+    )
+
+
+class Batch:
+    """States of many points, advanced together.
+
+    parameters : of P points. states : (P, N). steps : (P,) layers completed, fewer than asked for
+    where a point diverged; its state is then the last admissible one.
+    """
+
+    def __init__(self, parameters: Parameters, states: NDArray[np.float64]) -> None:
+        from simulate._kernel import kernel
+
+        self.points = len(states)
+        self._advance = kernel(parameters.activation)
+        self._x = _laned(states)
+        self._previous = self._x.copy()
+        self._steps = _laned(np.zeros(self.points))
+        self._limit = _laned(parameters.limit)
+        self._parameters = [_laned(array) for array in parameters.arrays().values()]
+
+    def advance(self, layers: int) -> None:
+        """Apply F `layers` times to every point that has not diverged."""
+        blocks, n, lanes = self._x.shape
+        heads = self._parameters[0].shape[1]
+        threads = min(_thread_count(), blocks)
+        piece = int(max(1, INTERACTIONS_PER_CALL * threads / (blocks * lanes * n * n * heads)))
+        edges = np.linspace(0, blocks, (1 if threads == 1 else min(blocks, 4 * threads)) + 1).astype(int)
+        for done in range(0, layers, piece):
+            calls = [(int(a), int(b), min(piece, layers - done)) for a, b in pairwise(edges)]
+            if threads == 1:
+                self._call(*calls[0])
+            else:
+                for future in [_pool().submit(self._call, *call) for call in calls]:
+                    future.result()
+
+    def _call(self, first: int, last: int, layers: int) -> None:
+        scratch = _aligned((4, *self._x.shape[1:]))
+        state = (self._x, self._previous, self._steps, self._limit)
+        self._advance(first, last, layers, *state, *self._parameters, scratch)
+
+    @property
+    def states(self) -> NDArray[np.float64]:
+        """(P, N) states after the last layer."""
+        return self._points(self._x)
+
+    @property
+    def previous(self) -> NDArray[np.float64]:
+        """(P, N) states one layer earlier; those of the start before any layer."""
+        return self._points(self._previous)
+
+    @property
+    def steps(self) -> NDArray[np.int64]:
+        """(P,) layers completed."""
+        return self._points(self._steps).astype(np.int64)
+
+    def _points(self, laned: NDArray[np.float64]) -> NDArray[np.float64]:
+        # A copy, always: the lanes are overwritten by the next call.
+        points = np.moveaxis(laned, -1, 1).copy()
+        return points.reshape(-1, *points.shape[2:])[: self.points]
+
+
+def _padded(rows: Sequence[ArrayLike], tail: tuple[int, ...] = ()) -> NDArray[np.float64]:
+    """(rows, longest, *tail) the ragged rows, filled up with zeros."""
+    lengths = [np.shape(row)[0] for row in rows]
+    longest = max(lengths)
+    if longest and min(lengths) == longest:
+        return np.array(rows, dtype=np.float64)
+    padded = np.zeros((len(rows), longest, *tail))
+    for place, row, length in zip(padded, rows, lengths, strict=True):
+        if length:
+            place[:length] = row
+    return padded
+
+
+def _laned(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(P, …) → (blocks, …, LANES), the last block filled up with copies of the last point."""
+    from simulate._lanes import LANES
+
+    blocks = -(-len(points) // LANES)
+    full = points[np.minimum(np.arange(blocks * LANES), len(points) - 1)]
+    laned = np.moveaxis(full.reshape(blocks, LANES, *points.shape[1:]), 1, -1)
+    out = _aligned(laned.shape)
+    out[...] = laned
+    return out
+
+
+def _aligned(shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Uninitialised float64 on a cache line of its own: a vector never straddles two."""
+    size = int(np.prod(shape))
+    buffer = np.empty(size + 8)
+    start = -buffer.ctypes.data % 64 // 8
+    return buffer[start : start + size].reshape(shape)
+
+
+def _thread_count() -> int:
+    import numba
+
+    return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+
+
+@lru_cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_thread_count(), thread_name_prefix="simulate")

@@ -1,0 +1,84 @@
+"""Exponential and hyperbolic tangent of a vector of lanes, without branches.
+
+x = n ln 2 + r with n whole and |r| ≤ (ln 2)/2;  e^x = 2ⁿ(1 + p),  p = e^r − 1 = r + r² Q(r),
+Q of degree 9 interpolating at Chebyshev nodes: relative error of e^r 1.6e-17. n comes from adding
+1.5·2⁵², whose last bit weighs 1, and 2ⁿ from writing n into the exponent bits: neither survives
+reassociation, so `contract` is the only fast-math flag. Importing this module imports numba.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from simulate._lanes import power_of_two, select_above, splat
+
+LIMIT = 708.0
+"""`exp` clamps its argument to ±LIMIT: beyond it 2ⁿ leaves the normal range of float64."""
+
+MAGIC = 1.5 * 2.0**52
+LOG2_E = 1.4426950408889634
+LN2_HIGH = 6.93147180369123816490e-01  # its last 32 bits are zero: n · LN2_HIGH is exact
+LN2_LOW = 1.90821492927058770002e-10
+Q = (
+    0.5000000000000001,
+    0.16666666666666669,
+    0.041666666666624164,
+    0.008333333333330065,
+    0.0013888888917196881,
+    0.0001984126986304067,
+    2.4801521322116825e-05,
+    2.7557268480116333e-06,
+    2.762007599981065e-07,
+    2.5100375924709717e-08,
+)
+
+OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": {"contract"}, "error_model": "numpy"}
+"""How everything here is compiled. No disk cache: numba's goes stale."""
+
+
+@njit(**OPTIONS)
+def _reduced(x):  # type: ignore[no-untyped-def]
+    """(p, 2ⁿ) with e^x = 2ⁿ(1 + p)."""
+    shifted = x * LOG2_E + MAGIC
+    n = shifted - MAGIC
+    r = (x - n * LN2_HIGH) - n * LN2_LOW
+    q = r * Q[9] + Q[8]
+    q = q * r + Q[7]
+    q = q * r + Q[6]
+    q = q * r + Q[5]
+    q = q * r + Q[4]
+    q = q * r + Q[3]
+    q = q * r + Q[2]
+    q = q * r + Q[1]
+    q = q * r + Q[0]
+    return r + (r * r) * q, power_of_two(shifted)
+
+
+@njit(**OPTIONS)
+def exp_within(x):  # type: ignore[no-untyped-def]
+    """e^x where |x| ≤ 708 is known: within 1.1 ulp; NaN gives NaN. Beyond 708 the result means nothing."""
+    p, scale = _reduced(x)
+    return scale + scale * p
+
+
+@njit(**OPTIONS)
+def exp(x):  # type: ignore[no-untyped-def]
+    """e^x, |x| ≤ 708 (clamped beyond): within 1.1 ulp; NaN gives NaN."""
+    top, bottom = splat(LIMIT), splat(-LIMIT)
+    x = select_above(x, top, top, x)
+    x = select_above(bottom, x, bottom, x)
+    return exp_within(x)
+
+
+@njit(**OPTIONS)
+def tanh(y):  # type: ignore[no-untyped-def]
+    """tanh y = ±m/(m + 2), m = e^{2|y|} − 1 = 2ⁿp + (2ⁿ − 1): within 4 ulp, odd to the last bit."""
+    zero, saturated = splat(0.0), splat(40.0)
+    x = select_above(zero, y, y * -2.0, y * 2.0)
+    x = select_above(x, saturated, saturated, x)
+    p, scale = _reduced(x)
+    m = scale * p + (scale - 1.0)
+    t = m / (m + 2.0)
+    return select_above(zero, y, zero - t, t)

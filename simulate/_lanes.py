@@ -1,0 +1,143 @@
+"""A compiled vector of LANES float64, one per parameter point, for the kernels of this package.
+
+Points are laid out (…, LANES) and every operation acts on all lanes alike, so the machine code is
+vectorised by construction (one AVX-512 or two AVX registers) and a lane never depends on its
+neighbours. Multiplications and additions carry the `contract` flag only: they may fuse, nothing is
+reordered, NaN and infinity keep their meaning. Importing this module imports numba.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
+from numba.extending import intrinsic as _intrinsic
+from numba.extending import lower_builtin, models, register_model
+
+LANES = 8
+
+intrinsic: Any = _intrinsic  # numba types the decorated function with its typing context
+
+DOUBLE = ir.DoubleType()
+VECTOR = ir.VectorType(DOUBLE, LANES)
+INTEGERS = ir.VectorType(ir.IntType(64), LANES)
+
+
+class LanesType(types.Type):
+    """The numba type of a vector of LANES float64."""
+
+
+lanes = LanesType(name=f"float64x{LANES}")
+
+
+@register_model(LanesType)
+class _Model(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, VECTOR)
+
+
+def _vector(builder: Any, kind: Any, value: Any) -> Any:
+    """`value` itself, or a scalar copied to every lane."""
+    if kind == lanes:
+        return value
+    first = builder.insert_element(ir.Constant(VECTOR, ir.Undefined), value, ir.IntType(32)(0))
+    everywhere = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+    return builder.shuffle_vector(first, ir.Constant(VECTOR, ir.Undefined), everywhere)
+
+
+def _define(operation: Any, instruction: str) -> None:
+    """Teach numba `operation` between vectors, and between a vector and a float64."""
+    pairs = [(lanes, lanes), (lanes, types.float64), (types.float64, lanes)]
+
+    @infer_global(operation)
+    class Template(ConcreteTemplate):
+        cases = [signature(lanes, *pair) for pair in pairs]  # noqa: RUF012
+
+    def lower(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        left, right = (_vector(builder, *item) for item in zip(sig.args, arguments, strict=True))
+        return getattr(builder, instruction)(left, right, flags=("contract",))
+
+    for pair in pairs:
+        lower_builtin(operation, *pair)(lower)
+
+
+_define(operator.add, "fadd")
+_define(operator.sub, "fsub")
+_define(operator.mul, "fmul")
+_define(operator.truediv, "fdiv")
+
+
+def _row(context: Any, builder: Any, kind: Any, array: Any, row: Any) -> Any:
+    """Pointer to row number `row` of a C-contiguous (rows, LANES) array."""
+    data = context.make_array(kind)(context, builder, array).data
+    start = builder.mul(row, ir.Constant(row.type, LANES))
+    return builder.bitcast(builder.gep(data, [start]), VECTOR.as_pointer())
+
+
+@intrinsic
+def load(typing: Any, array: Any, row: Any) -> Any:
+    """The lanes of `array`[row], `array` (rows, LANES) float64."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        return builder.load(_row(context, builder, sig.args[0], *arguments), align=8)
+
+    return lanes(array, types.intp), generate
+
+
+@intrinsic
+def store(typing: Any, array: Any, row: Any, value: Any) -> Any:
+    """Write `value` to `array`[row], `array` (rows, LANES) float64."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        array, row, value = arguments
+        builder.store(value, _row(context, builder, sig.args[0], array, row), align=8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, lanes), generate
+
+
+@intrinsic
+def splat(typing: Any, value: Any) -> Any:
+    """`value` in every lane."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        return _vector(builder, types.float64, arguments[0])
+
+    return lanes(types.float64), generate
+
+
+@intrinsic
+def select_not_above(typing: Any, value: Any, limit: Any, yes: Any, no: Any) -> Any:
+    """Lane by lane, `yes` where value ≤ limit and `no` elsewhere, also where either is NaN."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        value, limit, yes, no = arguments
+        return builder.select(builder.fcmp_ordered("<=", value, limit), yes, no)
+
+    return lanes(lanes, lanes, lanes, lanes), generate
+
+
+@intrinsic
+def select_above(typing: Any, value: Any, limit: Any, yes: Any, no: Any) -> Any:
+    """Lane by lane, `yes` where value > limit and `no` elsewhere, also where either is NaN."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        value, limit, yes, no = arguments
+        return builder.select(builder.fcmp_ordered(">", value, limit), yes, no)
+
+    return lanes(lanes, lanes, lanes, lanes), generate
+
+
+@intrinsic
+def power_of_two(typing: Any, shifted: Any) -> Any:
+    """2ⁿ from n + 1.5·2⁵²: the last bits of the argument are n in two's complement."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        bits = builder.bitcast(arguments[0], INTEGERS)
+        shift, bias = (ir.Constant(INTEGERS, [value] * LANES) for value in (52, 1023 << 52))
+        return builder.bitcast(builder.add(builder.shl(bits, shift), bias), VECTOR)
+
+    return lanes(lanes), generate

@@ -1,0 +1,134 @@
+"""Early stop: which points have settled, and iterating a batch until all have.
+
+Every CHECK layers a point is compared with its previous check. Its state X_k = fft(x)_k/N has settled if
+(i)  every modulus |X_k| moved by at most tol · max_k|X_k| since then, and
+(ii) over the last layer either no Fourier mode turns, CHECK · |X_k||sin Δψ_k| ≤ tol · max_k|X_k| (a steady
+     state; a mode that changes sign, Δψ = π, alternates steadily), or the dominant mode turns at a constant
+     rate, |Δψ − Δψ at the previous check| ≤ tol |Δψ|.
+(ii) keeps a standing wave whose phase still creeps to its locked value from passing for settled.
+A state that decays has settled once max_k|X_k| ≤ 1e-14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispersion import ArgumentError
+from dispersion.errors import real_number
+from simulate._engine import Batch, Parameters
+
+CHECK = 64
+"""Layers between two checks; even, so that a state alternating from layer to layer looks steady."""
+
+VANISHED = 1e-14
+
+STATUS = ("settled", "unsettled", "diverged", "failed", "not run")
+"""How a point ended; `Trajectory` uses the first three, `sweep` stores the position in this tuple."""
+
+SETTLED, UNSETTLED, DIVERGED, FAILED, NOT_RUN = range(len(STATUS))
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """What one check remembers of P points.
+
+    moduli : (P, K, d) |X_k|; scale : (P,) their maximum; drift : (P,) max |X_k||sin Δψ_k| over modes;
+    turn : (P,) Δψ of the dominant mode k ≥ 1 over the last layer.
+    """
+
+    moduli: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    drift: NDArray[np.float64]
+    turn: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, states: NDArray[np.float64], previous: NDArray[np.float64]) -> Check:
+        """From states (P, N, d) and those one layer earlier."""
+        n = states.shape[1]
+        after, before = np.fft.rfft(states, axis=1) / n, np.fft.rfft(previous, axis=1) / n
+        moduli = np.abs(after)
+        turned = np.conj(before) * after
+        drift = np.abs(turned.imag) / np.maximum(np.abs(before), np.finfo(float).tiny)
+        dominant = np.argmax((moduli[:, 1:] ** 2).sum(axis=2), axis=1) + 1
+        turn = np.angle(turned.sum(axis=2)[np.arange(len(states)), dominant])
+        return cls(moduli, moduli.max(axis=(1, 2)), drift.max(axis=(1, 2)), turn)
+
+    def settled(self, last: Check, tolerance: float) -> NDArray[np.bool_]:
+        """(P,) which points have settled between the check `last` and this one."""
+        still = np.abs(self.moduli - last.moduli).max(axis=(1, 2)) <= tolerance * self.scale
+        steady = CHECK * self.drift <= tolerance * self.scale
+        change = np.abs(np.angle(np.exp(1j * (self.turn - last.turn))))
+        rotating = change <= tolerance * np.abs(self.turn)
+        vanished = (self.scale <= VANISHED) & (self.scale <= last.scale)
+        return (still & (steady | rotating)) | vanished
+
+    def take(self, points: NDArray) -> Check:
+        """The same for some of the points."""
+        return Check(self.moduli[points], self.scale[points], self.drift[points], self.turn[points])
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """How P points ended: states and previous (P, N), layers (P,) applied, status (P,) numbers of STATUS."""
+
+    states: NDArray[np.float64]
+    previous: NDArray[np.float64]
+    layers: NDArray[np.int64]
+    status: NDArray[np.int8]
+
+
+def evolve(
+    parameters: Parameters,
+    starts: NDArray[np.float64],
+    depth: int,
+    tolerance: float,
+    progress: Callable[[int], object] = lambda layers: None,
+) -> Outcome:
+    """Iterate P points from `starts` (P, N) for `depth` layers, each only until it settles or diverges.
+
+    tolerance : of the early stop; 0 turns it off. progress : told the layers done or no longer needed.
+    """
+    points = len(starts)
+    states, previous = starts.copy(), starts.copy()
+    layers, status = np.zeros(points, dtype=np.int64), np.full(points, UNSETTLED, dtype=np.int8)
+    status[~((starts**2).max(axis=1) <= parameters.limit)] = DIVERGED
+    running = np.flatnonzero(status == UNSETTLED)
+    progress(depth * (points - len(running)))
+    done, last = 0, Check.of(starts[running][..., None], starts[running][..., None])
+    while done < depth and len(running):
+        batch, base, members = Batch(parameters.take(running), states[running]), done, running
+        inside = np.arange(len(running))
+        # The batch is packed anew once a quarter of its lanes are idle.
+        while done < depth and 4 * len(inside) > 3 * len(members):
+            chunk = min(CHECK, depth - done)
+            batch.advance(chunk)
+            done += chunk
+            now, before, steps = batch.states, batch.previous, batch.steps + base
+            check = Check.of(now[inside][..., None], before[inside][..., None])
+            diverged = steps[inside] < done
+            finished = diverged | (done == depth)
+            if tolerance > 0 and chunk == CHECK:
+                ended = check.settled(last, tolerance) & ~diverged
+                status[members[inside[ended]]] = SETTLED
+                finished |= ended
+            status[members[inside[diverged]]] = DIVERGED
+            gone = inside[finished]
+            states[members[gone]], previous[members[gone]] = now[gone], before[gone]
+            layers[members[gone]] = steps[gone]
+            progress(chunk * int((~finished).sum()) + (depth - done + chunk) * len(gone))
+            inside, last = inside[~finished], check.take(~finished)
+        running = members[inside]
+        states[running] = batch.states[inside]
+    return Outcome(states, previous, layers, status)
+
+
+def stop_tolerance(tolerance: float | None) -> float:
+    """The tolerance as a number, 0 for None: no early stop. Negative or not finite: an ArgumentError."""
+    number = 0.0 if tolerance is None else real_number("tolerance", tolerance)
+    if number < 0:
+        raise ArgumentError("tolerance", number, "a number ≥ 0, or None for no early stop")
+    return number
