@@ -12,11 +12,12 @@ from simulate.observables import (
 )
 from simulate.settle import STATUS
 from simulate.store import load, save
-from simulate.sweeps import sweep
+from simulate.sweeps import SweepInterrupted, sweep
 from simulate.trajectory import Trajectory, iterate
 
 __all__ = [
     "STATUS",
+    "SweepInterrupted",
     "Trajectory",
     "amplitude",
     "cluster_values",

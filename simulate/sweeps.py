@@ -33,6 +33,10 @@ StartFunction = Callable[[Block, Generator], ArrayLike]
 Start = float | NDArray[np.float64] | StartFunction
 
 
+class SweepInterrupted(UserWarning):
+    """A sweep was ended by Ctrl-C and its dataset holds only the points finished by then."""
+
+
 def sweep(
     make_block: Callable[..., Block],
     parameters: Mapping[str, ArrayLike],
@@ -104,7 +108,7 @@ def sweep(
         save(dataset, path)
     if interrupted:
         left = int((table.status == NOT_RUN).sum())
-        warnings.warn(f"sweep interrupted: {left} of {points} points not run", stacklevel=2)
+        warnings.warn(f"sweep interrupted: {left} of {points} points not run", SweepInterrupted, stacklevel=2)
     return dataset
 
 

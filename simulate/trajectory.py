@@ -94,7 +94,7 @@ class Trajectory:
         return float(np.linalg.norm(self.state - self.state.mean(axis=0)) / size) if size > 0 else 0.0
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the first feature over tokens and layers; returns the axes."""
+        """Draw the first feature over tokens and layers; `ax`: the axes, by default the current ones; returns them."""
         from simulate.plot import plot_trajectory
 
         return plot_trajectory(self, ax)

@@ -78,7 +78,7 @@ def exported():
         module = importlib.import_module(package)
         for name in getattr(module, "__all__", ()):
             thing = getattr(module, name)
-            if not callable(thing) or not hasattr(thing, "__doc__"):
+            if not callable(thing) or (inspect.isclass(thing) and issubclass(thing, Exception)):
                 continue
             yield f"{package}.{name}", thing
             for attribute in vars(thing) if inspect.isclass(thing) else ():

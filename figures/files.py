@@ -1,0 +1,41 @@
+"""Writing files: all or nothing, and the same data give the same bytes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import xarray as xr
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path`; it becomes `path` when the block ends, and is removed if it fails."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(text: str, path: Path) -> Path:
+    """Write `text` to `path` as UTF-8; returns `path`."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+    return path
+
+
+def write_data(data: xr.Dataset | xr.DataTree, path: Path) -> Path:
+    """Write `data` to `path` as netCDF-4, without dates; returns `path`."""
+    with replacing(path) as temporary:
+        data.to_netcdf(temporary, engine="netcdf4")
+    return path
+
+
+def read_data(path: Path) -> xr.DataTree:
+    """What `write_data` wrote to `path`, in memory; a Dataset comes back as the root of a tree."""
+    with xr.open_datatree(path, engine="netcdf4") as data:
+        return data.load()
