@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from amplitude.forms import At, ScalarForms
 from amplitude.potential import two_mode_potential
 from dispersion import Block, ExclusionError
-from dispersion.kernel import grid_index
+from dispersion.grid import grid_index
 
 REGIMES = ("collapsed", "mode 1", "mode 2", "bistable", "coexistence", "undecided")
 """Regimes of two competing modes; 'undecided' where cubic order has no single verdict."""

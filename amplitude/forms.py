@@ -51,6 +51,10 @@ class ScalarForms:
             raise ArgumentError("block", type(block).__name__, "a Block")
         if block.d != 1:
             raise ExclusionError("block", f"d = {block.d}", "d = 1: the closed forms are scalar")
+        if not block.plain:
+            raise ExclusionError(
+                "block", "a block beyond Eqs. 1–2", "a ring, and no norm, gate, bias or rotary encoding"
+            )
         a = block.homogeneous_state(state)
         residual = float(np.abs(block.homogeneous_map(a) - a).max())
         if residual > 1e-9 * (1 + abs(a[0])):

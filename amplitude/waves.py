@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from amplitude.forms import At, ScalarForms
 from amplitude.potential import one_mode_potential, plot_one_mode
 from dispersion import Block, ExclusionError
-from dispersion.kernel import grid_index
+from dispersion.grid import grid_index
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,23 +1,32 @@
 """Linear theory: kernels, blocks, the matrix dispersion relation J(q) and its modes."""
 
 from dispersion.activation import Activation
-from dispersion.block import Block, FeedForward, Head
+from dispersion.block import Block
 from dispersion.errors import ArgumentError, ExclusionError
+from dispersion.feedforward import FeedForward
 from dispersion.fixed_points import FixedPoint, fixed_points
+from dispersion.head import Head, Rotary
 from dispersion.kernel import Kernel
-from dispersion.relation import Dispersion, Mode, dispersion_relation
+from dispersion.mode import Mode
+from dispersion.normalisation import DyT, LayerNorm, Normalisation, RMSNorm
+from dispersion.relation import Dispersion, dispersion_relation
 
 __all__ = [
     "Activation",
     "ArgumentError",
     "Block",
     "Dispersion",
+    "DyT",
     "ExclusionError",
     "FeedForward",
     "FixedPoint",
     "Head",
     "Kernel",
+    "LayerNorm",
     "Mode",
+    "Normalisation",
+    "RMSNorm",
+    "Rotary",
     "dispersion_relation",
     "fixed_points",
 ]

@@ -1,7 +1,11 @@
-"""The Transformer block: heads, feed-forward, and the map F they make.
+"""The Transformer block: heads, feed-forward and normalisations, and the map F they make.
 
-y_i = x_i + ε_a Σ_h Σ_j A^h_ij(X) M_h x_j,   A^h_ij = softmax_j(x_iᵀ W_h x_j + b^h_{i−j})   (Eq. 1)
-F(X)_i = H(y_i),   H(y) = y + φ(y)                                                            (Eq. 2)
+    A^h_ij(X) = softmax_j(x_iᵀ W_h x_j + b^h_{i−j})
+    y_i = x_i + ε_a Σ_h Σ_j A^h_ij(X) M_h x_j                                                     (Eq. 1)
+    F(X)_i = H(y_i),   H(y) = y + φ(y)                                                            (Eq. 2)
+
+Pre-normalised: the heads see LN_1(x), and H(y) = y + φ(LN_2(y)). Post-normalised:
+H(y) = LN_2(h + φ(h)), h = LN_1(y).
 """
 
 from __future__ import annotations
@@ -11,151 +15,74 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import circulant
 
-from dispersion.activation import Activation
-from dispersion.errors import ArgumentError, frozen, frozen_array, real_number, whole_number
-from dispersion.kernel import Kernel
-
-
-@dataclass(frozen=True, eq=False)
-class Head:
-    """One attention head.
-
-    kernel : the positional logits b_r.
-    value : M = O V, (d, d), or a number for d = 1.
-    content : W = QᵀK/√d_h, (d, d), or a number for d = 1; the content logit is x_iᵀ W x_j.
-    """
-
-    kernel: Kernel
-    value: NDArray[np.float64]
-    content: NDArray[np.float64]
-
-    def __init__(self, kernel: Kernel, value: ArrayLike, content: ArrayLike | None = None) -> None:
-        if not isinstance(kernel, Kernel):
-            raise ArgumentError("kernel", type(kernel).__name__, "a Kernel")
-        value = _square("value", value, None)
-        d = len(value)
-        content = np.zeros((d, d)) if content is None else content
-        object.__setattr__(self, "kernel", kernel)
-        object.__setattr__(self, "value", value)
-        object.__setattr__(self, "content", _square("content", content, d))
-
-    @property
-    def d(self) -> int:
-        """Number of features."""
-        return len(self.value)
-
-    def attention(self, x: NDArray) -> NDArray:
-        """(…, N, N) weights A_ij(X) at the states `x` (…, N, d)."""
-        logits = x @ self.content @ np.swapaxes(x, -1, -2) + circulant(self.kernel.logits)
-        weights = np.exp(logits - logits.real.max(axis=-1, keepdims=True))
-        return weights / weights.sum(axis=-1, keepdims=True)
-
-
-@dataclass(frozen=True, eq=False)
-class FeedForward:
-    """φ(y) = W_out act(W_in y + b_in) + b_out; the block applies H(y) = y + φ(y).
-
-    weight_in : (m, d); weight_out : (d, m); bias_in : (m,); bias_out : (d,); biases default to zero.
-    activation : an Activation, or its name.
-    """
-
-    weight_in: NDArray[np.float64]
-    weight_out: NDArray[np.float64]
-    activation: Activation
-    bias_in: NDArray[np.float64]
-    bias_out: NDArray[np.float64]
-
-    def __init__(
-        self,
-        weight_in: ArrayLike,
-        weight_out: ArrayLike,
-        activation: Activation | str,
-        bias_in: ArrayLike | None = None,
-        bias_out: ArrayLike | None = None,
-    ) -> None:
-        weight_in = frozen_array("weight_in", weight_in, (None, None))
-        m, d = weight_in.shape
-        set_field = object.__setattr__
-        set_field(self, "weight_in", weight_in)
-        set_field(self, "weight_out", frozen_array("weight_out", weight_out, (d, m)))
-        set_field(self, "activation", Activation.of(activation))
-        set_field(self, "bias_in", frozen_array("bias_in", np.zeros(m) if bias_in is None else bias_in, (m,)))
-        set_field(self, "bias_out", frozen_array("bias_out", np.zeros(d) if bias_out is None else bias_out, (d,)))
-
-    @property
-    def d(self) -> int:
-        """Number of features."""
-        return self.weight_in.shape[1]
-
-    def __call__(self, y: NDArray) -> NDArray:
-        """φ(y), (…, d) → (…, d)."""
-        hidden = self.activation(y @ self.weight_in.T + self.bias_in)
-        return hidden @ self.weight_out.T + self.bias_out
-
-    def jacobian(self, y: NDArray) -> NDArray[np.float64]:
-        """(d, d) derivative Dφ at the state `y` (d,)."""
-        slope = self.activation.taylor(self.weight_in @ y + self.bias_in, 1)[:, 1]
-        return (self.weight_out * slope) @ self.weight_in
-
-    def taylor(self, y: float, order: int) -> NDArray[np.float64]:
-        """(order+1,) Taylor coefficients φ⁽ⁿ⁾(y)/n! of a scalar (d = 1) feed-forward."""
-        if self.d != 1:
-            raise ArgumentError("feedforward", f"d = {self.d}", "d = 1")
-        coefficients = self.activation.taylor(self.weight_in[:, 0] * y + self.bias_in, order)
-        powers = self.weight_in ** np.arange(order + 1)
-        constant = self.bias_out[0] * (np.arange(order + 1) == 0)
-        return self.weight_out[0] @ (coefficients * powers) + constant
-
-    @classmethod
-    def scalar(cls, activation: Activation | str, scale: float = 1.0) -> FeedForward:
-        """φ(h) = scale · act(h), d = 1; `activation`: an Activation or its name."""
-        return cls.elementwise(activation, 1, scale)
-
-    @classmethod
-    def elementwise(cls, activation: Activation | str, d: int, scale: float = 1.0) -> FeedForward:
-        """φ(h) = scale · act(h) on each of d features; `activation`: an Activation or its name."""
-        identity = np.eye(whole_number("d", d, 1))
-        return cls(identity, real_number("scale", scale) * identity, activation)
+from dispersion.errors import ArgumentError, frozen, frozen_array, real_number
+from dispersion.feedforward import FeedForward
+from dispersion.head import Head
+from dispersion.normalisation import Normalisation
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A weight-tied Transformer block on a ring of N tokens with d features: the map F.
+    """A weight-tied Transformer block on a ring or torus of N tokens with d features: the map F.
 
-    heads : at least one Head, all of one d and one N.
+    heads : at least one Head, all of one d and one ring or torus.
     feedforward : φ, or None for φ = 0.
     attention_scale : ε_a, the residual scale of the attention branch.
+    attention_norm, feedforward_norm : LN_1 and LN_2, a Normalisation or None for none.
+    placement : where they stand, 'pre' or 'post'.
     """
 
     heads: tuple[Head, ...]
     feedforward: FeedForward | None
     attention_scale: float
+    attention_norm: Normalisation | None
+    feedforward_norm: Normalisation | None
+    placement: str
 
     def __init__(
         self,
         heads: Sequence[Head],
         feedforward: FeedForward | None = None,
         attention_scale: float = 1.0,
+        attention_norm: Normalisation | None = None,
+        feedforward_norm: Normalisation | None = None,
+        placement: str = "pre",
     ) -> None:
         if not isinstance(heads, Sequence):
             raise ArgumentError("heads", type(heads).__name__, "a sequence of one Head or more")
         heads = tuple(heads)
         if not heads or not all(isinstance(head, Head) for head in heads):
             raise ArgumentError("heads", [type(head).__name__ for head in heads], "one Head or more")
-        n, d = heads[0].kernel.n, heads[0].d
+        shape, d = heads[0].kernel.shape, heads[0].d
         for number, head in enumerate(heads):
-            if (head.kernel.n, head.d) != (n, d):
-                got = f"N = {head.kernel.n}, d = {head.d}"
-                raise ArgumentError(f"heads[{number}]", got, f"N = {n}, d = {d} as in the first head")
-        if not isinstance(feedforward, FeedForward | None):
-            raise ArgumentError("feedforward", type(feedforward).__name__, "a FeedForward or None")
-        if feedforward is not None and feedforward.d != d:
-            raise ArgumentError("feedforward", f"d = {feedforward.d}", f"d = {d} as in the heads")
-        object.__setattr__(self, "heads", heads)
-        object.__setattr__(self, "feedforward", feedforward)
-        object.__setattr__(self, "attention_scale", real_number("attention_scale", attention_scale))
+            if (head.kernel.shape, head.d) != (shape, d):
+                got = f"tokens {head.kernel.shape}, d = {head.d}"
+                raise ArgumentError(f"heads[{number}]", got, f"tokens {shape}, d = {d} as in the first head")
+        branches = {
+            "feedforward": (feedforward, FeedForward),
+            "attention_norm": (attention_norm, Normalisation),
+            "feedforward_norm": (feedforward_norm, Normalisation),
+        }
+        for name, (part, kind) in branches.items():
+            if not isinstance(part, kind | None):
+                raise ArgumentError(name, type(part).__name__, f"a {kind.__name__} or None")
+            if part is not None and part.d != d:
+                raise ArgumentError(name, f"d = {part.d}", f"d = {d} as in the heads")
+        if placement not in ("pre", "post"):
+            raise ArgumentError("placement", repr(placement), "'pre' or 'post'")
+        set_field = object.__setattr__
+        set_field(self, "heads", heads)
+        set_field(self, "feedforward", feedforward)
+        set_field(self, "attention_scale", real_number("attention_scale", attention_scale))
+        set_field(self, "attention_norm", attention_norm)
+        set_field(self, "feedforward_norm", feedforward_norm)
+        set_field(self, "placement", placement)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(N,) of the ring or (N_1, …, N_D) of the torus of tokens, which states list in C order."""
+        return self.heads[0].kernel.shape
 
     @property
     def n(self) -> int:
@@ -167,32 +94,59 @@ class Block:
         """Number of features d."""
         return self.heads[0].d
 
+    @property
+    def plain(self) -> bool:
+        """Whether the block is just Eqs. 1–2 on a ring: no normalisation, and `Head.plain` heads."""
+        norms = self.attention_norm, self.feedforward_norm
+        return norms == (None, None) and len(self.shape) == 1 and all(head.plain for head in self.heads)
+
     def forward(self, x: ArrayLike) -> NDArray:
         """F(X) for states `x` (…, N, d) → (…, N, d); (…, N) → (…, N) is accepted for d = 1.
 
         Complex states are accepted: F is continued analytically.
         """
+        require_periodic(self)
         x, squeezed = self._states(x)
-        y = x + self.attention_scale * sum(head.attention(x) @ x @ head.value.T for head in self.heads)
-        out = self.pointwise(y)
+        seen = self.seen(x)
+        out = self.pointwise(x + self.mix([head.attention(seen) for head in self.heads], seen))
         return out[..., 0] if squeezed else out
 
+    def seen(self, x: NDArray) -> NDArray:
+        """What the heads see of `x` (…, d): LN_1(x) if pre-normalised, else x itself."""
+        return x if self.attention_norm is None or self.placement == "post" else self.attention_norm(x)
+
+    def mix(self, attention: Sequence[NDArray], seen: NDArray) -> NDArray:
+        """ε_a Σ_h A_h S M_hᵀ, the attention branch: `attention` (…, n, n) for each head, `seen` S (…, n, d)."""
+        heads = zip(attention, self.heads, strict=True)
+        return self.attention_scale * sum(weights @ seen @ head.value.T for weights, head in heads)
+
     def pointwise(self, y: NDArray) -> NDArray:
-        """H(y) = y + φ(y), (…, d) → (…, d)."""
-        return y if self.feedforward is None else y + self.feedforward(y)
+        """H(y), (…, d) → (…, d): feed-forward and normalisations after the attention branch."""
+        if self.placement == "pre":
+            return y + self._feedforward(_normalised(self.feedforward_norm, y))
+        h = _normalised(self.attention_norm, y)
+        return _normalised(self.feedforward_norm, h + self._feedforward(h))
 
     def pointwise_jacobian(self, y: NDArray) -> NDArray[np.float64]:
         """(d, d) derivative C = DH at the state `y` (d,)."""
-        identity = np.eye(self.d)
-        return identity if self.feedforward is None else identity + self.feedforward.jacobian(y)
+        if self.placement == "pre":
+            inner = _slope(self.feedforward_norm, y)
+            return np.eye(self.d) + self._feedforward_slope(_normalised(self.feedforward_norm, y)) @ inner
+        h = _normalised(self.attention_norm, y)
+        outer = _slope(self.feedforward_norm, h + self._feedforward(h))
+        return outer @ (np.eye(self.d) + self._feedforward_slope(h)) @ _slope(self.attention_norm, y)
+
+    def seen_jacobian(self, a: NDArray) -> NDArray[np.float64]:
+        """(d, d) derivative N_1 of `seen` at the state `a` (d,)."""
+        return _slope(self.attention_norm if self.placement == "pre" else None, a)
 
     def attended(self, a: ArrayLike | None = None) -> NDArray[np.float64]:
-        """(d,) y* = a + ε_a Σ_h M_h a, what the feed-forward sees at the homogeneous state 1⊗a."""
+        """(d,) y* = a + ε_a Σ_h M_h LN_1(a), what H acts on at the homogeneous state 1⊗a."""
         a = self.homogeneous_state(a)
-        return a + self.attention_scale * sum(head.value for head in self.heads) @ a
+        return a + self.attention_scale * sum(head.value for head in self.heads) @ self.seen(a)
 
     def homogeneous_map(self, a: ArrayLike) -> NDArray[np.float64]:
-        """(d,) g(a) = H(a + ε_a Σ_h M_h a): F(1⊗a) = 1⊗g(a)."""
+        """(d,) g(a) = H(y*): F(1⊗a) = 1⊗g(a)."""
         return self.pointwise(self.attended(a))
 
     def homogeneous_state(self, a: ArrayLike | None) -> NDArray[np.float64]:
@@ -200,6 +154,12 @@ class Block:
         if a is None:
             return frozen(np.zeros(self.d))
         return frozen_array("state", np.reshape(a, 1) if self.d == 1 and np.ndim(a) == 0 else a, (self.d,))
+
+    def _feedforward(self, y: NDArray) -> NDArray:
+        return np.zeros_like(y) if self.feedforward is None else self.feedforward(y)
+
+    def _feedforward_slope(self, y: NDArray) -> NDArray[np.float64]:
+        return np.zeros((self.d, self.d)) if self.feedforward is None else self.feedforward.jacobian(y)
 
     def _states(self, x: ArrayLike) -> tuple[NDArray, bool]:
         x = np.asarray(x)
@@ -211,8 +171,17 @@ class Block:
         raise ArgumentError("x", f"shape {x.shape}", f"shape (…, {self.n}, {self.d}){also}")
 
 
-def _square(argument: str, value: ArrayLike, d: int | None) -> NDArray[np.float64]:
-    matrix = frozen_array(argument, np.reshape(value, (1, 1)) if np.ndim(value) == 0 else value, (d, d))
-    if matrix.shape[0] != matrix.shape[1]:
-        raise ArgumentError(argument, f"shape {matrix.shape}", "a square matrix, or a number for d = 1")
-    return matrix
+def require_periodic(block: Block) -> None:
+    """Raise an ArgumentError if a rotary frequency of `block` does not fit its ring or torus."""
+    for number, head in enumerate(block.heads):
+        if not head.periodic:
+            accepted = f"multiples of 2π/N on tokens {block.shape}, or Chain(block, n, 'open') for a line"
+            raise ArgumentError(f"heads[{number}].rotary", "frequencies off the grid", accepted)
+
+
+def _normalised(norm: Normalisation | None, x: NDArray) -> NDArray:
+    return x if norm is None else norm(x)
+
+
+def _slope(norm: Normalisation | None, x: NDArray) -> NDArray[np.float64]:
+    return np.eye(len(x)) if norm is None else norm.jacobian(x)

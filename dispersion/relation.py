@@ -1,4 +1,4 @@
-"""The matrix dispersion relation J(q) of a block at a homogeneous state, and its modes."""
+"""The matrix dispersion relation J(q) of a block at a homogeneous state."""
 
 from __future__ import annotations
 
@@ -8,107 +8,63 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import linalg
 
-from dispersion.block import Block
-from dispersion.errors import ArgumentError, frozen, real_number, whole_number
-from dispersion.kernel import grid_index
+from dispersion.block import Block, require_periodic
+from dispersion.eigen import eigenvalues, ranking
+from dispersion.errors import ArgumentError, frozen, whole_number
+from dispersion.grid import Wavenumber, conjugate_pairs, grid_index, grid_wavenumbers, wavenumber
+from dispersion.mode import Mode, eigenmode
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TOLERANCE = 1e-10
-"""Relative size under which a phase, or the imaginary part of a vector, counts as zero."""
 
+class Spectrum:
+    """What follows from the matrices J(q) on the grid of a ring (N,) or torus (N_1, …, N_D).
 
-@dataclass(frozen=True, eq=False)
-class Mode:
-    """One eigenmode e^{iqj} v of the linearised block, with its complex conjugate partner at −q.
-
-    k, n : wavenumber q = 2πk/n, 0 ≤ k ≤ n/2.
-    multiplier : Λ = e^{γ+iω}, the factor per layer; it grows if |Λ| > 1.
-    right, left : (d,) complex, J v = Λ v with |v| = 1 and wᴴ J = Λ wᴴ with wᴴ v = 1
-        (`left` is NaN where Λ is defective and no such w exists).
-    morphology : 'homogeneous', 'standing', 'travelling', 'rotating', 'mixed' or 'alternating' (Prop. 4.6).
+    A subclass gives `shape`, the grid, and `matrices`, (*shape, d, d) with J(−q) = conj J(q). Fields "on the
+    grid" are indexed by k, q = 2πk/N, k = 0 … N−1 on each axis.
     """
 
-    k: int
-    n: int
-    multiplier: complex
-    right: NDArray[np.complex128]
-    left: NDArray[np.complex128]
-    morphology: str
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(N,) of the ring or (N_1, …, N_D) of the torus."""
+        raise NotImplementedError
 
     @property
-    def q(self) -> float:
-        """Wavenumber 2πk/n, radians per token."""
-        return 2 * np.pi * self.k / self.n
+    def matrices(self) -> NDArray[np.complex128]:
+        """(*shape, d, d) J(q) on the grid."""
+        raise NotImplementedError
 
     @property
-    def growth(self) -> float:
-        """γ = log|Λ|, growth rate per layer."""
-        return float(np.log(abs(self.multiplier)))
-
-    @property
-    def phase(self) -> float:
-        """ω = arg Λ, phase advance per layer in radians, in (−π, π]."""
-        return float(np.angle(self.multiplier))
-
-    def field(self, amplitude: float, layer: float = 0.0, phase: float = 0.0) -> NDArray[np.float64]:
-        """(n, d) u_j = 2|B_0|e^{lγ}[v_R cos Θ − v_I sin Θ], Θ = qj + lω + θ_0 (Eq. 11).
-
-        amplitude : |B_0|; layer : l; phase : θ_0 in radians.
-        """
-        layer = real_number("layer", layer)
-        theta = self.q * np.arange(self.n) + layer * self.phase + real_number("phase", phase)
-        wave = real_number("amplitude", amplitude) * np.exp(layer * self.growth + 1j * theta)
-        return 2 * np.real(wave[:, None] * self.right)
-
-
-@dataclass(frozen=True, eq=False)
-class Dispersion:
-    """J(q) = C[I + ε_a Σ_h λ_h(q) M_h] of `block` at the homogeneous state 1⊗`state` (Eq. 9).
-
-    Call it with wavenumbers: `relation(q)` has shape (*q.shape, d, d). Fields that end the
-    sentence "on the grid" are indexed by k, q = 2πk/N, k = 0 … N−1.
-    """
-
-    block: Block
-    state: NDArray[np.float64]
-
-    @cached_property
-    def pointwise(self) -> NDArray[np.float64]:
-        """(d, d) C = DH(y*)."""
-        return frozen(self.block.pointwise_jacobian(self.block.attended(self.state)))
-
-    def __call__(self, q: ArrayLike) -> NDArray[np.complex128]:
-        """(…, d, d) J at the real or complex wavenumbers `q` (…)."""
-        return self._assemble([head.kernel(q) for head in self.block.heads])
+    def d(self) -> int:
+        """Number of features."""
+        return self.matrices.shape[-1]
 
     @property
     def wavenumbers(self) -> NDArray[np.float64]:
-        """(N,) the grid q = 2πk/N in radians per token."""
-        return 2 * np.pi * np.arange(self.block.n) / self.block.n
-
-    @cached_property
-    def matrices(self) -> NDArray[np.complex128]:
-        """(N, d, d) J(q) on the grid."""
-        return frozen(self._assemble([head.kernel.symbol for head in self.block.heads]))
+        """The grid q = 2πk/N in radians per token, (N,) on a ring and (*shape, D) on a torus."""
+        return grid_wavenumbers(self.shape)
 
     @cached_property
     def multipliers(self) -> NDArray[np.complex128]:
-        """(N, d) eigenvalues Λ of J(q) on the grid, the largest modulus first; of equal ones, the largest phase."""
-        values = np.linalg.eigvals(self.matrices).astype(complex)
-        return frozen(np.take_along_axis(values, _ranking(values, -np.angle(values)), axis=-1))
+        """(*shape, d) eigenvalues Λ of J(q) on the grid by decreasing modulus, equal ones by decreasing phase."""
+        half, partner = conjugate_pairs(self.shape)
+        values = eigenvalues(self.matrices.reshape(-1, self.d, self.d)[half])
+        values = np.take_along_axis(values, ranking(values, -np.angle(values)), axis=-1)
+        every = np.empty((len(partner), self.d), dtype=complex)
+        every[partner[half]] = values.conj()
+        every[half] = values
+        return frozen(every.reshape(*self.shape, self.d))
 
     @property
     def growth(self) -> NDArray[np.float64]:
-        """(N,) spectral radius ρ(J(q)) on the grid: the growth factor per layer, critical at 1."""
-        return np.abs(self.multipliers[:, 0])
+        """(*shape) spectral radius ρ(J(q)) on the grid: the growth factor per layer, critical at 1."""
+        return np.abs(self.multipliers[..., 0])
 
     @property
     def phases(self) -> NDArray[np.float64]:
-        """(N, d) arg Λ on the grid, radians per layer."""
+        """(*shape, d) arg Λ on the grid, radians per layer."""
         return np.angle(self.multipliers)
 
     @property
@@ -121,55 +77,81 @@ class Dispersion:
         return self.modes(1)[0]
 
     def modes(self, count: int) -> list[Mode]:
-        """The `count` modes with the largest |Λ| over 0 ≤ k ≤ N/2, largest first; of equal ones, smallest k first."""
-        half = self.multipliers[: self.block.n // 2 + 1].ravel()
-        order = _ranking(half, np.arange(half.size))[: whole_number("count", count, 1)]
-        return [self.mode(*divmod(int(place), self.block.d)) for place in order]
+        """The `count` modes of largest |Λ|, one of each pair ±k, by decreasing |Λ|, equal ones by increasing k."""
+        half, _ = conjugate_pairs(self.shape)
+        values = self.multipliers.reshape(-1, self.d)[half].ravel()
+        order = ranking(values, np.arange(values.size))[: whole_number("count", count, 1)]
+        places = (divmod(int(place), self.d) for place in order)
+        return [self.mode(wavenumber(int(half[row]), self.shape), index) for row, index in places]
 
-    def mode(self, k: int, index: int = 0) -> Mode:
+    def mode(self, k: Wavenumber, index: int = 0) -> Mode:
         """The mode at wavenumber `k` whose |Λ| is number `index` (0 the largest), in the order of `multipliers`.
 
-        −k is taken as k: the two are conjugate, J(−q) = conj J(q).
+        k is an int on a ring, a tuple on a torus. −k is taken as k: the two are conjugate.
         """
-        n, d = self.block.n, self.block.d
-        k = grid_index("k", k, n)
-        k = min(k, n - k)
-        if whole_number("index", index, 0) >= d:
-            raise ArgumentError("index", index, f"0 … {d - 1}")
-        matrix = self.matrices[k]
-        # A real J gets real eigenvectors for its real multipliers.
-        values, lefts, rights = linalg.eig(matrix if matrix.imag.any() else matrix.real, left=True, right=True)
-        place = int(_ranking(values, -np.angle(values))[index])
-        multiplier, right, left = complex(values[place]), rights[:, place], lefts[:, place]
-        right = right / np.linalg.norm(right)
-        right = right * np.exp(-1j * _phase_to_real(right))
-        overlap = np.vdot(left, right)
-        defective = abs(overlap) <= 1e-6 * np.linalg.norm(left)
-        left = np.full(d, np.nan + 0j) if defective else left / np.conj(overlap)
-        return Mode(k, n, multiplier, right + 0j, left + 0j, self._morphology(k, multiplier, right))
-
-    def _morphology(self, k: int, multiplier: complex, right: NDArray[np.complex128]) -> str:
-        matrix = self.matrices[k]
-        directional = np.abs(matrix.imag).max() > TOLERANCE * np.abs(matrix).max()
-        oscillates = abs(multiplier.imag) > TOLERANCE * abs(multiplier)
-        if np.linalg.norm(right.imag) > TOLERANCE and (directional or oscillates):
-            return "mixed" if directional else "rotating"
-        if oscillates:
-            return "travelling"
-        if multiplier.real < 0:
-            return "alternating"
-        return "homogeneous" if k == 0 else "standing"
-
-    def _assemble(self, symbols: list[NDArray[np.complex128]]) -> NDArray[np.complex128]:
-        heads = zip(symbols, self.block.heads, strict=True)
-        mixed = sum(symbol[..., None, None] * head.value for symbol, head in heads)
-        return self.pointwise @ (np.eye(self.block.d) + self.block.attention_scale * mixed)
+        if whole_number("index", index, 0) >= self.d:
+            raise ArgumentError("index", index, f"0 … {self.d - 1}")
+        place = grid_index("k", k, self.shape)
+        place = min(place, int(conjugate_pairs(self.shape)[1][place]))
+        matrix = self.matrices.reshape(-1, self.d, self.d)[place]
+        return eigenmode(matrix, index, wavenumber(place, self.shape), self.shape)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw ρ(J(q)) against k, with the line |Λ| = 1; `ax`: the axes, by default the current ones; returns them."""
-        from dispersion.plot import plot_relation
+        """Draw ρ(J(q)), against k on a ring and as a map on a 2-D torus; `ax`: the axes, by default the current
+        ones; returns them.
+        """
+        from dispersion.plot import plot_spectrum
 
-        return plot_relation(self, ax)
+        return plot_spectrum(self, ax)
+
+
+@dataclass(frozen=True, eq=False)
+class Dispersion(Spectrum):
+    """J(q) = C[I + ε_a Σ_h λ_h(q) M_h N_1] of `block` at the homogeneous state 1⊗`state` (Eqs. 9, 68).
+
+    Call it with wavenumbers: `relation(q)` has shape (…, d, d) for q (…), or (…, D) on a torus.
+    """
+
+    block: Block
+    state: NDArray[np.float64]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(N,) of the ring or (N_1, …, N_D) of the torus."""
+        return self.block.shape
+
+    @cached_property
+    def pointwise(self) -> NDArray[np.float64]:
+        """(d, d) C = DH(y*)."""
+        return frozen(self.block.pointwise_jacobian(self.block.attended(self.state)))
+
+    @cached_property
+    def channels(self) -> NDArray[np.float64]:
+        """(heads, d, d) ε_a C M_h N_1, what λ_h(q) multiplies."""
+        values = np.array([head.value for head in self.block.heads])
+        channels = self.block.attention_scale * self.pointwise @ values @ self.block.seen_jacobian(self.state)
+        return frozen(channels)
+
+    @cached_property
+    def symbols(self) -> NDArray[np.complex128]:
+        """(heads, *shape) λ_h on the grid at this state."""
+        seen = self.block.seen(self.state)
+        return frozen(np.array([head.symbol(seen) for head in self.block.heads]))
+
+    def __call__(self, q: ArrayLike) -> NDArray[np.complex128]:
+        """(…, d, d) J at the real or complex wavenumbers `q`, (…) on a ring and (…, D) on a torus."""
+        seen = self.block.seen(self.state)
+        return self._assemble(np.array([head.symbol_at(q, seen) for head in self.block.heads]))
+
+    @cached_property
+    def matrices(self) -> NDArray[np.complex128]:
+        """(*shape, d, d) J(q) on the grid."""
+        return frozen(self._assemble(self.symbols))
+
+    def _assemble(self, symbols: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        # J = C + Σ_h λ_h (ε_a C M_h N_1)
+        mixed: NDArray[np.complex128] = np.tensordot(symbols, self.channels.astype(complex), axes=(0, 0))
+        return mixed + self.pointwise
 
 
 def dispersion_relation(block: Block, state: ArrayLike | None = None) -> Dispersion:
@@ -177,25 +159,12 @@ def dispersion_relation(block: Block, state: ArrayLike | None = None) -> Dispers
 
     state : a, (d,), or a number for d = 1; zero by default. It need not be a fixed point: J(q) is
     then the derivative of one layer from 1⊗a to 1⊗g(a).
+    An ArgumentError says where J(q) does not exist: a normalisation at a state without variance, ReLU at its
+    kink, a bias that is not a function of the lag, rotary frequencies off the grid.
     """
     if not isinstance(block, Block):
         raise ArgumentError("block", type(block).__name__, "a Block")
-    return Dispersion(block, block.homogeneous_state(state))
-
-
-def _ranking(multipliers: NDArray[np.complex128], tie: NDArray) -> NDArray[np.intp]:
-    """The order of the last axis by decreasing |Λ|; moduli equal to TOLERANCE are ordered by increasing `tie`."""
-    size = np.abs(multipliers)
-    order = np.argsort(-size, axis=-1, kind="stable")
-    size = np.take_along_axis(size, order, axis=-1)
-    group = np.zeros(size.shape, dtype=int)
-    group[..., 1:] = np.cumsum(size[..., 1:] < size[..., :-1] * (1 - TOLERANCE), axis=-1)
-    np.put_along_axis(group, order, group.copy(), axis=-1)
-    return np.lexsort((tie, group), axis=-1)
-
-
-def _phase_to_real(v: NDArray[np.complex128]) -> float:
-    """The phase θ for which e^{−iθ}v has the largest real part: 2θ = arg vᵀv, largest entry positive."""
-    theta = np.angle(v @ v) / 2 if abs(v @ v) > TOLERANCE else np.angle(v[np.argmax(np.abs(v))])
-    rotated = v * np.exp(-1j * theta)
-    return float(theta + np.pi * (rotated[np.argmax(np.abs(rotated.real))].real < 0))
+    require_periodic(block)
+    relation = Dispersion(block, block.homogeneous_state(state))
+    relation.channels, relation.symbols  # noqa: B018  (refuse now, not when first used)
+    return relation

@@ -74,6 +74,8 @@ def pack(blocks: Sequence[Block], labels: Sequence[str] | None = None) -> Parame
     for label, block in zip(labels or [f"blocks[{i}]" for i in range(len(blocks))], blocks, strict=True):
         if (block.n, block.d) != (n, 1):
             raise ArgumentError(label, f"N = {block.n}, d = {block.d}", f"N = {n}, d = 1 at every point")
+        if not block.plain:
+            raise ArgumentError(label, "a block beyond Eqs. 1–2", "a ring, and no norm, gate, bias or rotary encoding")
         if block.feedforward is not None and block.feedforward.activation.name != activation:
             got = f"activation {block.feedforward.activation.name!r}"
             raise ArgumentError(label, got, f"{activation!r} at every point")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispersion import Activation
-from dispersion.relation import TOLERANCE
+from dispersion.eigen import TOLERANCE
 from simulate._engine import Parameters
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion.errors import real_number
-from dispersion.kernel import grid_index
+from dispersion.grid import grid_index
 
 HOMOGENEOUS = 1e-12
 """A state whose pattern |B_k|, k ≥ 1, stays below this times max(1, |B_0|) counts as homogeneous."""

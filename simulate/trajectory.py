@@ -116,17 +116,19 @@ def iterate(
     tolerance : of the early stop (see simulate.settle); None or 0: exactly `depth` layers.
     every : layers between two recorded states; by default about 1000 states are kept.
 
-    A d = 1 block runs compiled, others through `Block.forward`. Diverged means |x| > 1e6, and for
+    A plain d = 1 block runs compiled, others through `Block.forward`. Diverged means |x| > 1e6, and for
     d = 1 also max_h|χ_h| max x² > 600, where e^{χ x_i x_j} nears the end of float64. An
     ArgumentError names what cannot be used.
     """
     if not isinstance(block, Block):
         raise ArgumentError("block", type(block).__name__, "a Block")
+    if len(block.shape) != 1:
+        raise ArgumentError("block", f"a torus {block.shape}", "a ring")
     depth = whole_number("depth", depth, 1)
     tolerance = stop_tolerance(tolerance)
     every = -(-depth // RECORDS) if every is None else whole_number("every", every, 1)
     state = start_state(block, start, np.random.default_rng(rng))
-    runner: _Runner = _Scalar(block, state) if block.d == 1 else _General(block, state)
+    runner: _Runner = _Scalar(block, state) if block.d == 1 and block.plain else _General(block, state)
     layers, states = [0], [state]
     status, done, last = UNSETTLED, 0, Check.of(state[None], state[None])
     while done < depth and status == UNSETTLED:

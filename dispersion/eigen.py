@@ -1,0 +1,52 @@
+"""Eigenvalues of stacks of small matrices, and their order."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from os import cpu_count
+
+import numpy as np
+from numpy.typing import NDArray
+
+TOLERANCE = 1e-10
+"""Relative size under which moduli count as equal, and phases and imaginary parts as zero."""
+
+THREADED_SIZE = 64
+"""Matrices from this size on are shared out among threads."""
+
+
+def eigenvalues(matrices: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    """(…, d) eigenvalues of complex `matrices` (…, d, d), unordered: in closed form for d ≤ 2."""
+    d = matrices.shape[-1]
+    if d == 1:
+        return matrices[..., 0].copy()
+    if d == 2:
+        return _two_by_two(matrices)
+    stack: NDArray = matrices.reshape(-1, d, d)
+    if not stack.imag.any():
+        stack = stack.real
+    threads = min(cpu_count() or 1, len(stack)) if d >= THREADED_SIZE else 1
+    if threads == 1:
+        values = np.linalg.eigvals(stack)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            values = np.concatenate(list(pool.map(np.linalg.eigvals, np.array_split(stack, threads))))
+    return values.astype(complex).reshape(matrices.shape[:-1])
+
+
+def _two_by_two(matrices: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    # Λ = m ± √(δ² + bc), m and δ half the sum and half the difference of the diagonal
+    (a, b), (c, d) = np.moveaxis(matrices, (-2, -1), (0, 1))
+    middle, split = (a + d) / 2, np.sqrt(((a - d) / 2) ** 2 + b * c)
+    return np.stack([middle + split, middle - split], axis=-1)
+
+
+def ranking(multipliers: NDArray[np.complex128], tie: NDArray) -> NDArray[np.intp]:
+    """The order of the last axis by decreasing |Λ|; moduli equal to TOLERANCE are ordered by increasing `tie`."""
+    size = np.abs(multipliers)
+    order = np.argsort(-size, axis=-1, kind="stable")
+    size = np.take_along_axis(size, order, axis=-1)
+    group = np.zeros(size.shape, dtype=int)
+    group[..., 1:] = np.cumsum(size[..., 1:] < size[..., :-1] * (1 - TOLERANCE), axis=-1)
+    np.put_along_axis(group, order, group.copy(), axis=-1)
+    return np.lexsort((tie, group), axis=-1)

@@ -1,0 +1,240 @@
+"""Attention heads: from logits to weights, at any state and at a homogeneous one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dispersion.errors import ArgumentError, frozen, frozen_array, real_number
+from dispersion.grid import lag_index, positions
+from dispersion.kernel import Kernel, grid_symbol, symbol_at
+
+
+@dataclass(frozen=True, eq=False)
+class Rotary:
+    """Rotary position encoding: the content logit is (R(θ·i) Q x_i)ᵀ(R(θ·j) K x_j)/√d_h.
+
+    query, key : Q, K (d_h, d), d_h even. frequencies : θ (d_h/2,) radians per token, one for each
+        2-block, or (d_h/2, D) on a torus; a zero leaves its block unrotated.
+    pairing : 'half' (features m and m + d_h/2 form a block) or 'interleaved' (2m and 2m + 1).
+    """
+
+    query: NDArray[np.float64]
+    key: NDArray[np.float64]
+    frequencies: NDArray[np.float64]
+    pairing: str
+
+    def __init__(self, query: ArrayLike, key: ArrayLike, frequencies: ArrayLike, pairing: str = "half") -> None:
+        query = frozen_array("query", query, (None, None))
+        if len(query) % 2:
+            raise ArgumentError("query", f"shape {query.shape}", "(d_h, d) with d_h even")
+        frequencies = np.asarray(frequencies, dtype=float)
+        if frequencies.ndim < 2:
+            frequencies = frequencies[..., None]
+        if pairing not in ("half", "interleaved"):
+            raise ArgumentError("pairing", repr(pairing), "'half' or 'interleaved'")
+        object.__setattr__(self, "query", query)
+        object.__setattr__(self, "key", frozen_array("key", key, query.shape))
+        object.__setattr__(self, "frequencies", frozen_array("frequencies", frequencies, (len(query) // 2, None)))
+        object.__setattr__(self, "pairing", pairing)
+
+    def logits(self, x: NDArray, position: NDArray[np.int64]) -> NDArray:
+        """(…, n, n) content logits of states `x` (…, n, d) of tokens at `position` (n, D)."""
+        angle = position @ self.frequencies.T
+        q, k = (self._rotate(x @ w.T, angle) for w in (self.query, self.key))
+        return (q @ np.swapaxes(k, -1, -2)) / np.sqrt(len(self.query))
+
+    def lag_logits(self, a: NDArray[np.float64], lags: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Content logit at the homogeneous state `a` (d,) for lags r = i − j (…, D): with p = Qa, k = Ka in
+        2-blocks, d_h^{-1/2} Σ_m [⟨p_m,k_m⟩ cos θ_m·r + (p_m × k_m) sin θ_m·r] (App. A.8; the paper's Eq. 67
+        has the opposite sign of the sine).
+        """
+        (p1, p2), (k1, k2) = self._blocks(self.query @ a), self._blocks(self.key @ a)
+        angle = lags @ self.frequencies.T
+        return (np.cos(angle) @ (p1 * k1 + p2 * k2) + np.sin(angle) @ (p1 * k2 - p2 * k1)) / np.sqrt(len(self.query))
+
+    def periodic_on(self, shape: tuple[int, ...]) -> bool:
+        """Whether every frequency lies on the grid of a ring or torus of this `shape`."""
+        turns = self.frequencies * np.array(shape) / (2 * np.pi)
+        return bool(np.abs(turns - np.round(turns)).max() <= 1e-9 * max(1.0, np.abs(turns).max()))
+
+    def _blocks(self, u: NDArray) -> tuple[NDArray, NDArray]:
+        half = u.shape[-1] // 2
+        return (u[..., :half], u[..., half:]) if self.pairing == "half" else (u[..., ::2], u[..., 1::2])
+
+    def _rotate(self, u: NDArray, angle: NDArray[np.float64]) -> NDArray:
+        """R(angle) u; the order of the features does not matter, since query and key share it."""
+        (u1, u2), c, s = self._blocks(u), np.cos(angle), np.sin(angle)
+        return np.concatenate([c * u1 - s * u2, s * u1 + c * u2], axis=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """One attention head.
+
+    kernel : the positional logits b_r.
+    value : M = O V, (d, d), or a number for d = 1.
+    content : W = QᵀK/√d_h, (d, d), or a number for d = 1; the content logit is x_iᵀ W x_j.
+    rotary : a Rotary, whose logit replaces the content logit.
+    gate : g of gated positional attention (GPSA), 0 ≤ g ≤ 1:
+        A = (1−g) softmax(content) + g softmax(positional); None for one softmax of their sum.
+    bias : (N, N) further positional logits, for example `mask_logits` of a mask. −inf removes a pair.
+        J(q) exists only if it is a function of the lag.
+    """
+
+    kernel: Kernel
+    value: NDArray[np.float64]
+    content: NDArray[np.float64]
+    rotary: Rotary | None
+    gate: float | None
+    bias: NDArray[np.float64] | None
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        value: ArrayLike,
+        content: ArrayLike | None = None,
+        rotary: Rotary | None = None,
+        gate: float | None = None,
+        bias: ArrayLike | None = None,
+    ) -> None:
+        if not isinstance(kernel, Kernel):
+            raise ArgumentError("kernel", type(kernel).__name__, "a Kernel")
+        value = _square("value", value, None)
+        d = len(value)
+        if rotary is not None:
+            _check_rotary(rotary, content, kernel, d)
+        if gate is not None and not 0 <= real_number("gate", gate) <= 1:
+            raise ArgumentError("gate", gate, "a number between 0 and 1")
+        set_field = object.__setattr__
+        set_field(self, "kernel", kernel)
+        set_field(self, "value", value)
+        set_field(self, "content", _square("content", np.zeros((d, d)) if content is None else content, d))
+        set_field(self, "rotary", rotary)
+        set_field(self, "gate", None if gate is None else float(gate))
+        set_field(self, "bias", None if bias is None else _pair_logits(bias, kernel.n))
+
+    @property
+    def d(self) -> int:
+        """Number of features."""
+        return len(self.value)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the logit is just x_iᵀ W x_j + b_{i−j}: no rotary encoding, gate or bias."""
+        return self.rotary is None and self.gate is None and self.bias is None
+
+    @property
+    def periodic(self) -> bool:
+        """Whether attention is periodic on the ring or torus: rotary frequencies lie on its grid."""
+        return self.rotary is None or self.rotary.periodic_on(self.kernel.shape)
+
+    @cached_property
+    def lag_logits(self) -> NDArray[np.float64]:
+        """Positional logits by lag, kernel and bias together, indexed as `kernel.logits`.
+
+        An ArgumentError says if the bias is not a function of the lag.
+        """
+        if self.bias is None:
+            return self.kernel.logits
+        index = lag_index(self.kernel.shape)
+        # the bias of the pairs (r, 0), one of each lag
+        by_lag = np.empty(self.kernel.n)
+        by_lag[index[:, 0]] = self.bias[:, 0]
+        with np.errstate(invalid="ignore"):
+            gap = np.where(self.bias == by_lag[index], 0.0, np.abs(self.bias - by_lag[index])).max()
+        if gap > 1e-12 * max(1.0, np.abs(by_lag[np.isfinite(by_lag)]).max(initial=0.0)):
+            accepted = "a bias that depends on i − j alone, or attention_spectrum"
+            raise ArgumentError("bias", f"{gap:.3g} between pairs of tokens of one lag", accepted)
+        return frozen(self.kernel.logits + by_lag.reshape(self.kernel.shape))
+
+    def positional(self) -> NDArray[np.float64]:
+        """(N, N) positional logits b_{i−j} + bias_ij."""
+        logits = self.kernel.logits.ravel()[lag_index(self.kernel.shape)]
+        return logits if self.bias is None else logits + self.bias
+
+    def attention(
+        self,
+        x: NDArray,
+        positional: NDArray[np.float64] | None = None,
+        position: NDArray[np.int64] | None = None,
+    ) -> NDArray:
+        """(…, n, n) weights A_ij(X) at the states `x` (…, n, d).
+
+        positional : (n, n) positional logits, −inf for a pair that is not there; by default those
+            of the ring or torus, where n = N. position : (n, D) of the tokens, for rotary encodings.
+        """
+        positional = self.positional() if positional is None else positional
+        if self.rotary is None:
+            content = x @ self.content @ np.swapaxes(x, -1, -2)
+        else:
+            content = self.rotary.logits(x, positions(self.kernel.shape) if position is None else position)
+        if self.gate is None:
+            return softmax(content + positional)
+        return (1 - self.gate) * softmax(content) + self.gate * softmax(positional)
+
+    def lag_weights(self, a: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Attention weights A_r at the homogeneous state `a` (d,), indexed as `kernel.logits`.
+
+        Content logits cancel, but for those of a rotary encoding; with a gate
+        A = (1−g) softmax(content) + g softmax(positional), uniform content giving λ(q) = (1−g)δ_{q0} + gλ_pos(q).
+        """
+        if self.plain:
+            return self.kernel.weights
+        shape, D = self.kernel.shape, len(self.kernel.shape)
+        content = np.zeros(shape)
+        if self.rotary is not None:
+            content = self.rotary.lag_logits(a, self.kernel.lags.reshape(-1, D)).reshape(shape)
+        if self.gate is None:
+            return softmax_all(content + self.lag_logits)
+        return (1 - self.gate) * softmax_all(content) + self.gate * softmax_all(self.lag_logits)
+
+    def symbol(self, a: NDArray[np.float64]) -> NDArray[np.complex128]:
+        """λ(q) on the grid at the homogeneous state `a` (d,), indexed by k as `kernel.symbol`."""
+        return self.kernel.symbol if self.plain else grid_symbol(self.lag_weights(a))
+
+    def symbol_at(self, q: ArrayLike, a: NDArray[np.float64]) -> NDArray[np.complex128]:
+        """λ(q) at any `q`, as `kernel(q)`, at the homogeneous state `a` (d,)."""
+        return symbol_at(self.lag_weights(a), self.kernel.lags, q)
+
+
+def softmax(logits: NDArray) -> NDArray:
+    """Softmax over the last axis; complex logits are continued analytically."""
+    weights = np.exp(logits - logits.real.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def softmax_all(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Softmax over all entries."""
+    return softmax(logits.ravel()).reshape(logits.shape)
+
+
+def _square(argument: str, value: ArrayLike, d: int | None) -> NDArray[np.float64]:
+    matrix = frozen_array(argument, np.reshape(value, (1, 1)) if np.ndim(value) == 0 else value, (d, d))
+    if matrix.shape[0] != matrix.shape[1]:
+        raise ArgumentError(argument, f"shape {matrix.shape}", "a square matrix, or a number for d = 1")
+    return matrix
+
+
+def _check_rotary(rotary: Rotary, content: ArrayLike | None, kernel: Kernel, d: int) -> None:
+    if not isinstance(rotary, Rotary):
+        raise ArgumentError("rotary", type(rotary).__name__, "a Rotary")
+    if content is not None:
+        raise ArgumentError("content", "a matrix besides a rotary encoding", "one of the two")
+    if rotary.query.shape[1] != d:
+        raise ArgumentError("rotary", f"query of {rotary.query.shape[1]} features", f"{d} as in value")
+    if rotary.frequencies.shape[1] != len(kernel.shape):
+        got = f"frequencies for {rotary.frequencies.shape[1]} axes"
+        raise ArgumentError("rotary", got, f"{len(kernel.shape)} as in the kernel")
+
+
+def _pair_logits(bias: ArrayLike, n: int) -> NDArray[np.float64]:
+    array = np.array(bias, dtype=np.float64)
+    if array.shape != (n, n):
+        raise ArgumentError("bias", f"shape {array.shape}", f"shape ({n}, {n})")
+    if np.isnan(array).any() or (array == np.inf).any() or (array == -np.inf).all(axis=1).any():
+        raise ArgumentError("bias", "NaN, +inf, or a row of −inf", "finite numbers, −inf to remove a pair")
+    return frozen(array)

@@ -1,0 +1,110 @@
+"""One eigenmode of a linearised block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from dispersion.eigen import TOLERANCE, ranking
+from dispersion.errors import real_number
+from dispersion.grid import Wavenumber, positions
+
+DEFECTIVE = 1e-6
+"""Overlap |wᴴv| of unit vectors under which a multiplier counts as defective."""
+
+
+@dataclass(frozen=True, eq=False)
+class Mode:
+    """One eigenmode e^{iq·j} v of the linearised block, with its complex conjugate partner at −q.
+
+    k, shape : wavenumber q = 2πk/N on each axis; k is an int with 0 ≤ k ≤ N/2 on a ring of shape (N,), a
+        tuple on a torus.
+    multiplier : Λ = e^{γ+iω}, the factor per layer; it grows if |Λ| > 1.
+    right, left : (d,) complex, J v = Λ v with |v| = 1 and wᴴ J = Λ wᴴ with wᴴ v = 1
+        (`left` is NaN where Λ is defective and no such w exists).
+    morphology : 'homogeneous', 'standing', 'travelling', 'rotating', 'mixed' or 'alternating' (Prop. 4.6).
+    """
+
+    k: Wavenumber
+    shape: tuple[int, ...]
+    multiplier: complex
+    right: NDArray[np.complex128]
+    left: NDArray[np.complex128]
+    morphology: str
+
+    @property
+    def n(self) -> int:
+        """Number of tokens N."""
+        return prod(self.shape)
+
+    @property
+    def q(self) -> float | NDArray[np.float64]:
+        """Wavenumber 2πk/N, radians per token; (D,) on a torus."""
+        return 2 * np.pi * self.k / self.n if isinstance(self.k, int) else 2 * np.pi * np.array(self.k) / self.shape
+
+    @property
+    def growth(self) -> float:
+        """γ = log|Λ|, growth rate per layer; −inf for Λ = 0."""
+        return float(np.log(abs(self.multiplier))) if self.multiplier else -np.inf
+
+    @property
+    def phase(self) -> float:
+        """ω = arg Λ, phase advance per layer in radians, in (−π, π]."""
+        return float(np.angle(self.multiplier))
+
+    @property
+    def condition(self) -> float:
+        """|w||v|/|wᴴv|, the condition number of Λ: how much a perturbation of J moves it; inf if defective."""
+        return float("inf") if np.isnan(self.left).any() else float(np.linalg.norm(self.left))
+
+    def field(self, amplitude: float, layer: float = 0.0, phase: float = 0.0) -> NDArray[np.float64]:
+        """(N, d) u_j = 2|B_0|e^{lγ}[v_R cos Θ − v_I sin Θ], Θ = q·j + lω + θ_0 (Eq. 11).
+
+        amplitude : |B_0|; layer : l; phase : θ_0 in radians.
+        """
+        layer = real_number("layer", layer)
+        theta = positions(self.shape) @ np.atleast_1d(self.q) + layer * self.phase + real_number("phase", phase)
+        wave = real_number("amplitude", amplitude) * abs(self.multiplier) ** layer * np.exp(1j * theta)
+        return 2 * np.real(wave[:, None] * self.right)
+
+
+def eigenmode(matrix: NDArray[np.complex128], index: int, k: Wavenumber, shape: tuple[int, ...]) -> Mode:
+    """The mode of J(q) = `matrix` (d, d) whose |Λ| is number `index`, equal ones ordered by decreasing phase.
+
+    k, shape : its wavenumber and the grid.
+    """
+    # A real J gets real eigenvectors for its real multipliers.
+    values, lefts, rights = linalg.eig(matrix if matrix.imag.any() else matrix.real, left=True, right=True)
+    place = int(ranking(values, -np.angle(values))[index])
+    multiplier, right, left = complex(values[place]), rights[:, place], lefts[:, place]
+    right = right / np.linalg.norm(right)
+    right = right * np.exp(-1j * _phase_to_real(right))
+    overlap = np.vdot(left, right)
+    defective = abs(overlap) <= DEFECTIVE * np.linalg.norm(left)
+    left = np.full(len(matrix), np.nan + 0j) if defective else left / np.conj(overlap)
+    return Mode(k, shape, multiplier, right + 0j, left + 0j, _morphology(matrix, k, multiplier, right))
+
+
+def _morphology(
+    matrix: NDArray[np.complex128], k: Wavenumber, multiplier: complex, right: NDArray[np.complex128]
+) -> str:
+    directional = np.abs(matrix.imag).max() > TOLERANCE * np.abs(matrix).max()
+    oscillates = abs(multiplier.imag) > TOLERANCE * abs(multiplier)
+    if np.linalg.norm(right.imag) > TOLERANCE and (directional or oscillates):
+        return "mixed" if directional else "rotating"
+    if oscillates:
+        return "travelling"
+    if multiplier.real < 0:
+        return "alternating"
+    return "standing" if np.any(k) else "homogeneous"
+
+
+def _phase_to_real(v: NDArray[np.complex128]) -> float:
+    """The phase θ for which e^{−iθ}v has the largest real part: 2θ = arg vᵀv, largest entry positive."""
+    theta = np.angle(v @ v) / 2 if abs(v @ v) > TOLERANCE else np.angle(v[np.argmax(np.abs(v))])
+    rotated = v * np.exp(-1j * theta)
+    return float(theta + np.pi * (rotated[np.argmax(np.abs(rotated.real))].real < 0))
