@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import factorial, pi, sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
 from dispersion.errors import ArgumentError, frozen_array, whole_number
 
@@ -95,6 +95,13 @@ class Activation:
         return tuple(FUNCTIONS)
 
 
+def _special() -> Any:
+    """scipy.special, imported when first needed: it takes longer than the rest of this package."""
+    from scipy import special
+
+    return special
+
+
 @dataclass(frozen=True)
 class _Function:
     value: Callable[[NDArray, tuple[float, ...]], NDArray]
@@ -128,16 +135,16 @@ def _gaussian_integral(y: NDArray, order: int, value: NDArray, slope: NDArray, r
 
 
 def _erf(y: NDArray, order: int, _: tuple[float, ...]) -> Series:
-    return _gaussian_integral(y, order, special.erf(y), 2 / sqrt(pi) * np.exp(-(y**2)), 2.0)
+    return _gaussian_integral(y, order, _special().erf(y), 2 / sqrt(pi) * np.exp(-(y**2)), 2.0)
 
 
 def _gelu(y: NDArray, order: int, _: tuple[float, ...]) -> Series:
     density = np.exp(-(y**2) / 2) / sqrt(2 * pi)
-    return _times_argument(y, _gaussian_integral(y, order, special.ndtr(y), density, 1.0))
+    return _times_argument(y, _gaussian_integral(y, order, _special().ndtr(y), density, 1.0))
 
 
 def _silu(y: NDArray, order: int, _: tuple[float, ...]) -> Series:
-    s = [special.expit(y)]
+    s = [_special().expit(y)]
     for n in range(order):  # σ' = σ − σ²
         s.append((s[n] - _product(s, s, n)) / (n + 1))
     return _times_argument(y, s)
@@ -160,9 +167,9 @@ def _relu(y: NDArray, order: int, _: tuple[float, ...]) -> Series:
 
 FUNCTIONS = {
     "tanh": _Function(lambda y, _: np.tanh(y), _tanh),
-    "gelu": _Function(lambda y, _: y * special.ndtr(y), _gelu),
-    "silu": _Function(lambda y, _: y * (1 / (1 + np.exp(-y)) if np.iscomplexobj(y) else special.expit(y)), _silu),
-    "erf": _Function(lambda y, _: special.erf(y), _erf),
+    "gelu": _Function(lambda y, _: y * _special().ndtr(y), _gelu),
+    "silu": _Function(lambda y, _: y * (1 / (1 + np.exp(-y)) if np.iscomplexobj(y) else _special().expit(y)), _silu),
+    "erf": _Function(lambda y, _: _special().erf(y), _erf),
     "sine": _Function(lambda y, _: np.sin(y), _sine),
     "relu": _Function(lambda y, _: np.where(y.real > 0, y, 0), _relu),
     "polynomial": _Function(lambda y, c: np.polynomial.Polynomial((0.0, *c))(y), _polynomial),

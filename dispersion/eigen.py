@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from os import cpu_count
-
 import numpy as np
 from numpy.typing import NDArray
 
 TOLERANCE = 1e-10
 """Relative size under which moduli count as equal, and phases and imaginary parts as zero."""
-
-THREADED_SIZE = 64
-"""Matrices from this size on are shared out among threads."""
 
 
 def eigenvalues(matrices: NDArray[np.complex128]) -> NDArray[np.complex128]:
@@ -25,13 +19,7 @@ def eigenvalues(matrices: NDArray[np.complex128]) -> NDArray[np.complex128]:
     stack: NDArray = matrices.reshape(-1, d, d)
     if not stack.imag.any():
         stack = stack.real
-    threads = min(cpu_count() or 1, len(stack)) if d >= THREADED_SIZE else 1
-    if threads == 1:
-        values = np.linalg.eigvals(stack)
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            values = np.concatenate(list(pool.map(np.linalg.eigvals, np.array_split(stack, threads))))
-    return values.astype(complex).reshape(matrices.shape[:-1])
+    return np.linalg.eigvals(stack).astype(complex).reshape(matrices.shape[:-1])
 
 
 def _two_by_two(matrices: NDArray[np.complex128]) -> NDArray[np.complex128]:

@@ -37,7 +37,7 @@ class Encodings:
 
     @classmethod
     def uniform(cls, n: Shape) -> Self:
-        """No positional encoding on `n` tokens, or a torus of shape `n`: b = 0, so λ(q) = δ_{q0} on the grid (Eq. 6)."""
+        """No positional encoding: b = 0 on `n` tokens or a torus of shape `n`, so λ(q) = δ_{q0} on the grid (Eq. 6)."""
         return cls(np.zeros(_shape("n", n)))
 
     @classmethod
@@ -120,9 +120,7 @@ class Encodings:
         distance, c = _distance("n", whole_number("n", n, 2), causal), real_number("c", c, positive=True)
         threshold = real_number("threshold", threshold)
         if threshold < n:
-            accepted = (
-                f"L ≥ n = {n}: beyond L the logits depend on the query's own position, which no kernel represents"
-            )
+            accepted = f"L ≥ n = {n}: past L the logits depend on the query's own position, which no kernel represents"
             raise ArgumentError("threshold", threshold, accepted)
         return cls(frozen_array("mlp", mlp(np.log1p(c * distance) / np.log1p(c * threshold)), (n,)), causal)
 

@@ -51,10 +51,10 @@ def conjugate_pairs(shape: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[
     return frozen(np.flatnonzero(np.arange(len(k)) <= partner)), frozen(partner)
 
 
-def mirrored(values: NDArray) -> NDArray:
-    """`values` with r replaced by −r on every axis of the grid."""
-    axes = tuple(range(values.ndim))
-    return np.roll(np.flip(values, axes), 1, axes)
+def mirrored(values: NDArray, axes: int) -> NDArray:
+    """`values` with r replaced by −r on the last `axes` axes, those of the grid."""
+    over = tuple(range(-axes, 0))
+    return np.roll(np.flip(values, over), (1,) * axes, over)
 
 
 def grid_index(argument: str, k: object, shape: tuple[int, ...] | int) -> int:

@@ -194,7 +194,7 @@ class Head:
 
     def symbol(self, a: NDArray[np.float64]) -> NDArray[np.complex128]:
         """λ(q) on the grid at the homogeneous state `a` (d,), indexed by k as `kernel.symbol`."""
-        return self.kernel.symbol if self.plain else grid_symbol(self.lag_weights(a))
+        return self.kernel.symbol if self.plain else grid_symbol(self.lag_weights(a), len(self.kernel.shape))
 
     def symbol_at(self, q: ArrayLike, a: NDArray[np.float64]) -> NDArray[np.complex128]:
         """λ(q) at any `q`, as `kernel(q)`, at the homogeneous state `a` (d,)."""

@@ -68,7 +68,7 @@ class Kernel(Encodings):
     @cached_property
     def symbol(self) -> NDArray[np.complex128]:
         """λ(q) = Σ_r A_r e^{−iq·r} on the grid q = 2πk/N, indexed by k, the shape of `logits` (Eq. 7)."""
-        return frozen(grid_symbol(self.weights))
+        return frozen(grid_symbol(self.weights, len(self.shape)))
 
     def __call__(self, q: ArrayLike) -> NDArray[np.complex128]:
         """λ(q) = Σ_r A_r e^{−iq·r} summed over all lags, at any real or complex q.
@@ -80,7 +80,7 @@ class Kernel(Encodings):
     @cached_property
     def symmetric(self) -> bool:
         """Whether A_r = A_{−r} to rounding, so that λ is real on the grid."""
-        return is_symmetric(self.weights)
+        return bool(is_symmetric(self.weights, len(self.shape)))
 
     def __add__(self, other: Kernel) -> Kernel:
         if not isinstance(other, Kernel):
@@ -97,10 +97,23 @@ class Kernel(Encodings):
     __rmul__ = __mul__
 
 
-def grid_symbol(weights: NDArray[np.float64]) -> NDArray[np.complex128]:
-    """Σ_r A_r e^{−iq·r} of `weights` (N_1, …, N_D) on the grid, exactly real if they are symmetric."""
-    symbol: NDArray[np.complex128] = np.fft.fftn(weights)
-    return symbol.real.astype(complex) if is_symmetric(weights) else symbol
+def symbols(logits: ArrayLike, axes: int = 1) -> NDArray[np.complex128]:
+    """λ(q) on the grid of many kernels at once: what `Kernel(logits).symbol` is for one.
+
+    logits : (…, N) or, with `axes` = D, (…, N_1, …, N_D), finite or −inf; the result has the same shape.
+    """
+    logits = np.asarray(logits, dtype=np.float64)
+    over = tuple(range(-axes, 0))
+    weights = np.exp(logits - logits.max(axis=over, keepdims=True))
+    return grid_symbol(weights / weights.sum(axis=over, keepdims=True), axes)
+
+
+def grid_symbol(weights: NDArray[np.float64], axes: int) -> NDArray[np.complex128]:
+    """Σ_r A_r e^{−iq·r} on the grid of `weights` (…, N_1, …, N_D), D = `axes`; real where symmetric."""
+    over = tuple(range(-axes, 0))
+    symbol: NDArray[np.complex128] = np.fft.fftn(weights, axes=over)
+    symbol.imag[is_symmetric(weights, axes)] = 0.0
+    return symbol
 
 
 def symbol_at(weights: NDArray[np.float64], lags: NDArray[np.int64], q: ArrayLike) -> NDArray[np.complex128]:
@@ -114,6 +127,8 @@ def symbol_at(weights: NDArray[np.float64], lags: NDArray[np.int64], q: ArrayLik
     return np.exp(-1j * phases) @ weights.ravel().astype(complex)
 
 
-def is_symmetric(weights: NDArray[np.float64]) -> bool:
-    """Whether A_r = A_{−r} to rounding."""
-    return bool(np.abs(weights - mirrored(weights)).max() <= 64 * np.finfo(float).eps * weights.max())
+def is_symmetric(weights: NDArray[np.float64], axes: int) -> NDArray[np.bool_]:
+    """(…) whether A_r = A_{−r} to rounding, of `weights` (…, N_1, …, N_D), D = `axes`."""
+    over = tuple(range(-axes, 0))
+    gap = np.abs(weights - mirrored(weights, axes)).max(axis=over)
+    return np.asarray(gap <= 64 * np.finfo(float).eps * weights.max(axis=over))

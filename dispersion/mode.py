@@ -7,7 +7,6 @@ from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
 
 from dispersion.eigen import TOLERANCE, ranking
 from dispersion.errors import real_number
@@ -77,6 +76,8 @@ def eigenmode(matrix: NDArray[np.complex128], index: int, k: Wavenumber, shape: 
 
     k, shape : its wavenumber and the grid.
     """
+    from scipy import linalg
+
     # A real J gets real eigenvectors for its real multipliers.
     values, lefts, rights = linalg.eig(matrix if matrix.imag.any() else matrix.real, left=True, right=True)
     place = int(ranking(values, -np.angle(values))[index])

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dispersion import Activation
 from dispersion.eigen import TOLERANCE
+from dispersion.kernel import grid_symbol
 from simulate._engine import Parameters
 
 
@@ -26,11 +27,7 @@ def critical_modes(parameters: Parameters) -> Critical:
     """
     n = parameters.n
     weights = parameters.weights / parameters.weights.sum(axis=-1, keepdims=True)
-    mirrored = np.roll(weights[..., ::-1], 1, axis=-1)
-    rounding = 64 * np.finfo(float).eps * weights.max(axis=-1, keepdims=True)
-    symmetric = (np.abs(weights - mirrored) <= rounding).all(axis=-1, keepdims=True)
-    symbol = np.fft.fft(weights, axis=-1)[..., : n // 2 + 1]
-    symbol = np.where(symmetric, symbol.real, symbol)
+    symbol = grid_symbol(weights, 1)[..., : n // 2 + 1]
     multipliers = _pointwise_slope(parameters)[:, None] * (1 + np.einsum("ph,phk->pk", parameters.value, symbol))
     growth = np.abs(multipliers)
     k = np.argmax(growth >= growth.max(axis=1, keepdims=True) * (1 - TOLERANCE), axis=1)
