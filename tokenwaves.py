@@ -1,8 +1,10 @@
-"""The command line: `tokenwaves figures`."""
+"""The command line: `tokenwaves dispersion`, `tokenwaves derive`, `tokenwaves figures`."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -10,14 +12,20 @@ from collections.abc import Sequence
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line on `arguments`, those of the process if None; returns the exit status.
 
-    0 on success, 2 if something asked for cannot be used, 130 if interrupted.
+    0 on success, 1 if the reader of the output went away, 2 if something asked for cannot be used, 130 if interrupted.
     """
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_args(_joined(sys.argv[1:] if arguments is None else arguments))
     try:
-        return int(options.action(options))
+        status = int(options.action(options))
+        sys.stdout.flush()
+        return status
     except KeyboardInterrupt:
         print("tokenwaves: interrupted; what was finished is kept", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        # the reader, such as `head`, has seen enough; nothing is left to be flushed at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except ValueError as error:
         from dispersion import ArgumentError
 
@@ -25,6 +33,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"tokenwaves: error: {error}", file=sys.stderr)
         return 2
+
+
+def _dispersion(options: argparse.Namespace) -> int:
+    """`tokenwaves dispersion`."""
+    from figures.modes import run
+
+    run(
+        options.block,
+        state=options.state,
+        count=options.modes,
+        plot=options.plot,
+        as_json=options.json,
+        with_fixed_points=options.fixed_points,
+    )
+    return 0
+
+
+def _derive(options: argparse.Namespace) -> int:
+    """`tokenwaves derive`."""
+    from amplitude.symbolic import DERIVATIONS as NONLINEAR
+    from dispersion import ArgumentError
+    from dispersion.symbolic import DERIVATIONS as LINEAR
+
+    derivations = {**LINEAR, **NONLINEAR}
+    if options.name is None:
+        width = max(map(len, derivations))
+        for name, derive in derivations.items():
+            first = (derive.__doc__ or "").strip().split("\n")[0]
+            print(f"{name:<{width}}  {re.sub(r'[;,] `?[a-z]+`? ?:.*', '.', first)}".rstrip())
+    elif options.name not in derivations:
+        raise ArgumentError("derivation", repr(options.name), ", ".join(derivations))
+    else:
+        if sys.stderr.isatty():
+            print(f"deriving {options.name} …", flush=True, file=sys.stderr)
+        derivation = derivations[options.name]()
+        print(derivation.to_latex() if options.latex else derivation)
+    return 0
 
 
 def _figures(options: argparse.Namespace) -> int:
@@ -48,16 +93,63 @@ class _Version(argparse.Action):
         parser.exit()
 
 
+def _joined(arguments: Sequence[str]) -> list[str]:
+    """`arguments` with a state that starts with a minus joined to its option: argparse takes it for an option."""
+    joined: list[str] = []
+    for argument in arguments:
+        if joined[-1:] == ["--state"] and argument.startswith("-") and argument[1:2] in tuple("0123456789.i"):
+            argument = f"{joined.pop()}={argument}"
+        joined.append(argument)
+    return joined
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tokenwaves",
         description="Pattern formation in Transformers: theory, simulation and figures.",
-        epilog="example: tokenwaves figures fig2 --out figs",
+        epilog="example: tokenwaves dispersion examples/travelling.toml --plot travelling.pdf",
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_dispersion(commands)
+    _add_derive(commands)
     _add_figures(commands)
     return parser
+
+
+def _add_dispersion(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    dispersion = commands.add_parser(
+        "dispersion",
+        help="the leading modes of a block, from its file",
+        description="Print the modes that a block amplifies most at a homogeneous state: wavenumber k and q = 2πk/N, "
+        "growth factor |Λ| a layer, rate γ = log |Λ|, phase ω = arg Λ, wavelength in tokens, morphology, and the "
+        "condition number of Λ.",
+        epilog="example: tokenwaves dispersion examples/rotating.toml --state=-0.1,0.2 --plot rotating.svg",
+    )
+    dispersion.add_argument("block", metavar="BLOCK", help="a TOML file as those in examples/, or as Block.save writes")
+    dispersion.add_argument(
+        "--state", metavar="A", help="state of every token: numbers such as 0.1,0.2, or a .npy file (default: 0)"
+    )
+    dispersion.add_argument("--modes", type=int, default=6, metavar="COUNT", help="how many (default: %(default)s)")
+    dispersion.add_argument("--fixed-points", action="store_true", help="also list the homogeneous fixed points")
+    dispersion.add_argument(
+        "--plot", metavar="FILE", help="draw |Λ| and ω against k, or a map on a torus: .pdf, .png or .svg"
+    )
+    dispersion.add_argument("--json", action="store_true", help="print the same numbers as JSON")
+    dispersion.set_defaults(action=_dispersion)
+
+
+def _add_derive(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    derive = commands.add_parser(
+        "derive",
+        help="print a derivation of the theory, proved symbolically",
+        description="Derive a formula of the theory from the definition of a block and print the steps and the proof; "
+        "without a NAME, list what can be derived. Some take up to a minute.",
+        epilog="example: tokenwaves derive layernorm --latex",
+    )
+    derive.add_argument("name", nargs="?", metavar="NAME", help="what to derive")
+    derive.add_argument("--latex", action="store_true", help="print LaTeX instead of text")
+    derive.set_defaults(action=_derive)
 
 
 def _add_figures(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

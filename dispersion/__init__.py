@@ -3,6 +3,8 @@
 from dispersion.absolute import absolute_logits, sinusoidal, toeplitz_part, translation_invariant_share
 from dispersion.activation import Activation
 from dispersion.block import Block
+from dispersion.boundary import Verdict, stability
+from dispersion.chain import Chain, core, tail_bound, tail_mass
 from dispersion.encodings import alibi_slopes, mask_logits, relu_mlp, t5_bucket
 from dispersion.errors import ArgumentError, ExclusionError
 from dispersion.feedforward import FeedForward
@@ -11,12 +13,15 @@ from dispersion.head import Head, Rotary
 from dispersion.kernel import Kernel, symbols
 from dispersion.mode import Mode
 from dispersion.normalisation import DyT, LayerNorm, Normalisation, RMSNorm
+from dispersion.pseudospectra import Pseudospectrum, pseudospectrum
 from dispersion.relation import Dispersion, dispersion_relation
+from dispersion.sectors import chain_spectrum
 
 __all__ = [
     "Activation",
     "ArgumentError",
     "Block",
+    "Chain",
     "Dispersion",
     "DyT",
     "ExclusionError",
@@ -27,17 +32,25 @@ __all__ = [
     "LayerNorm",
     "Mode",
     "Normalisation",
+    "Pseudospectrum",
     "RMSNorm",
     "Rotary",
+    "Verdict",
     "absolute_logits",
     "alibi_slopes",
+    "chain_spectrum",
+    "core",
     "dispersion_relation",
     "fixed_points",
     "mask_logits",
+    "pseudospectrum",
     "relu_mlp",
     "sinusoidal",
+    "stability",
     "symbols",
     "t5_bucket",
+    "tail_bound",
+    "tail_mass",
     "toeplitz_part",
     "translation_invariant_share",
 ]

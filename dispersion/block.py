@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os import PathLike
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -99,6 +100,25 @@ class Block:
         """Whether the block is just Eqs. 1–2 on a ring: no normalisation, and `Head.plain` heads."""
         norms = self.attention_norm, self.feedforward_norm
         return norms == (None, None) and len(self.shape) == 1 and all(head.plain for head in self.heads)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the block to the file `path`, NAME.toml, bit for bit; large arrays go to NAME.npz beside it.
+
+        An ArgumentError says if it cannot be written.
+        """
+        from dispersion.files import save_block
+
+        save_block(self, path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Block:
+        """The block in the TOML file `path`, as `save` or a person wrote it (`dispersion.files` describes the format).
+
+        An ArgumentError names the key that cannot be used, as in head[1].value.
+        """
+        from dispersion.files import load_block
+
+        return load_block(path)
 
     def forward(self, x: ArrayLike) -> NDArray:
         """F(X) for states `x` (…, N, d) → (…, N, d); (…, N) → (…, N) is accepted for d = 1.

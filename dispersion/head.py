@@ -44,7 +44,7 @@ class Rotary:
     def logits(self, x: NDArray, position: NDArray[np.int64]) -> NDArray:
         """(…, n, n) content logits of states `x` (…, n, d) of tokens at `position` (n, D)."""
         angle = position @ self.frequencies.T
-        q, k = (self._rotate(x @ w.T, angle) for w in (self.query, self.key))
+        q, k = (self.rotated(x @ w.T, angle) for w in (self.query, self.key))
         return (q @ np.swapaxes(k, -1, -2)) / np.sqrt(len(self.query))
 
     def lag_logits(self, a: NDArray[np.float64], lags: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -65,8 +65,10 @@ class Rotary:
         half = u.shape[-1] // 2
         return (u[..., :half], u[..., half:]) if self.pairing == "half" else (u[..., ::2], u[..., 1::2])
 
-    def _rotate(self, u: NDArray, angle: NDArray[np.float64]) -> NDArray:
-        """R(angle) u; the order of the features does not matter, since query and key share it."""
+    def rotated(self, u: NDArray, angle: NDArray[np.float64]) -> NDArray:
+        """R(angle) u of queries or keys u (…, d_h), block by block, by `angle` (…, d_h/2); the two halves of the
+        result hold the first and the second features of all blocks.
+        """
         (u1, u2), c, s = self._blocks(u), np.cos(angle), np.sin(angle)
         return np.concatenate([c * u1 - s * u2, s * u1 + c * u2], axis=-1)
 

@@ -15,7 +15,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from figures.files import replacing
+from dispersion.files import replacing
 
 ONE_COLUMN, TWO_COLUMNS = 3.4, 7.0
 """Widths of a figure, inches."""

@@ -1,0 +1,166 @@
+"""Blocks as files: a TOML text that people can write, with large arrays in an npz file of the same name beside it.
+
+    [block]
+    n = 32                          # or shape = [16, 16]; also attention_scale, placement
+
+    [[head]]                        # one for each head, with the arguments of `Head`
+    kernel = {type = "gaussian_lobes", separation = 4, width = 1.0, strength = 2.0}
+    value = -0.4
+    content = 1.5
+
+    [feedforward]                   # the arguments of `FeedForward`, or `scale` for scale · act(h)
+    activation = "tanh"
+    scale = -0.1
+
+A kernel is a constructor of `Kernel` (type) with its arguments but the number of tokens, which is that of the block;
+without a type it is a table, {logits = […], causal = false}. A list of kernels is the sum of their logits, each times
+its `weight`. [attention_norm] and [feedforward_norm] have a type, LayerNorm, RMSNorm or DyT, and its arguments, the
+gain being one if not given. [head.rotary] has the arguments of `Rotary`. An array is a nested list, or
+{npz = "name"} for the one of that name in the npz file. Unknown keys are refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import textwrap
+import tomllib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dispersion.activation import Activation
+from dispersion.block import Block
+from dispersion.errors import ArgumentError
+from dispersion.feedforward import FeedForward
+from dispersion.head import Head
+from dispersion.normalisation import Normalisation
+from dispersion.toml_reader import NORMS, Reader, Table, reason
+
+LARGE = 256
+"""Arrays of more numbers than this are written to the npz file."""
+WIDTH = 100
+"""Columns of a line of numbers."""
+ZERO_IF_ABSENT = {(Head, "content"), (FeedForward, "bias_in"), (FeedForward, "bias_out")} | {
+    (norm, "bias") for norm in NORMS.values()
+}
+
+
+def save_block(block: Block, path: str | os.PathLike[str]) -> None:
+    """Write `block` to the file `path`, NAME.toml, and arrays of more than LARGE numbers to NAME.npz.
+
+    Every number comes back bit for bit, and equal blocks give the same bytes. A file is replaced whole or not at all.
+    An ArgumentError says if `path` cannot be written, or a normalisation has no name.
+    """
+    path = Path(path)
+    if path.suffix != ".toml":
+        raise ArgumentError("path", repr(str(path)), "a name that ends in .toml")
+    arrays: dict[str, Any] = {}
+    tokens = {"n": block.n} if len(block.shape) == 1 else {"shape": list(block.shape)}
+    header = {**tokens, "attention_scale": block.attention_scale, "placement": block.placement}
+    sections = _section("[block]", "", header)
+    for number, head in enumerate(block.heads):
+        sections += _section("[[head]]", "head", _entries(head, f"head[{number}]", arrays))
+    for name in ("feedforward", "attention_norm", "feedforward_norm"):
+        part = getattr(block, name)
+        if part is not None:
+            sections += _section(f"[{name}]", name, _entries(part, name, arrays))
+    try:
+        with ExitStack() as stack:
+            # contexts end in reverse: the arrays are there before the text that refers to them
+            text = stack.enter_context(replacing(path))
+            text.write_text("\n".join(sections), encoding="utf-8", newline="\n")
+            if arrays:
+                with stack.enter_context(replacing(path.with_suffix(".npz"))).open("wb") as file:
+                    np.savez(file, **arrays)
+    except OSError as error:
+        raise ArgumentError("path", f"{str(path)!r} ({reason(error)})", "a file that can be written") from None
+
+
+def load_block(path: str | os.PathLike[str]) -> Block:
+    """The block in the TOML file `path`; an ArgumentError names the key that cannot be used, as in head[1].value."""
+    path = Path(path)
+    try:
+        document = tomllib.loads(path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n"))
+    except OSError as error:
+        raise ArgumentError("path", f"{str(path)!r} ({reason(error)})", "a TOML file of a block") from None
+    except (ValueError, RecursionError) as error:
+        raise ArgumentError(path.name, str(error) or "lists within lists", "a TOML file of a block") from None
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return Reader(path).block(document)
+    except ArgumentError as error:
+        raise ArgumentError(f"{path.name}: {error.argument}", error.got, error.accepted) from None
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path`; it becomes `path` when the block ends, and is removed if it fails."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _entries(thing: Any, path: str, arrays: dict[str, Any]) -> Table:
+    """The fields of `thing` as the entries of its table; large arrays go to `arrays`."""
+    entries: Table = {}
+    if isinstance(thing, Normalisation):
+        if NORMS.get(type(thing).__name__) is not type(thing):
+            raise ArgumentError(path, type(thing).__name__, ", ".join(NORMS))
+        entries["type"] = type(thing).__name__
+    for field in fields(thing):
+        name, value = field.name, getattr(thing, field.name)
+        if isinstance(value, Activation):
+            entries[name] = value.name
+            if value.coefficients:
+                entries["coefficients"] = [float(number) for number in value.coefficients]
+        elif is_dataclass(value):
+            entries[name] = _entries(value, f"{path}.{name}", arrays)
+        elif not isinstance(value, np.ndarray):
+            entries |= {} if value is None else {name: value}
+        elif (type(thing), name) in ZERO_IF_ABSENT and not value.any() and not np.signbit(value).any():
+            continue
+        elif value.size > LARGE:
+            arrays[f"{path}.{name}"] = np.ascontiguousarray(value)
+            entries[name] = {"npz": f"{path}.{name}"}
+        else:
+            scalar = value.size == 1 and name in ("value", "content")
+            entries[name] = value.item() if scalar else value.tolist()
+    return entries
+
+
+def _section(title: str, path: str, entries: Table) -> list[str]:
+    """The lines of a table and of the tables in it."""
+    below = {key: value for key, value in entries.items() if isinstance(value, dict) and "npz" not in value}
+    lines = [title, *(f"{key} = {_text(value)}" for key, value in entries.items() if key not in below), ""]
+    for key, value in below.items():
+        lines += _section(f"[{path}.{key}]", f"{path}.{key}", value)
+    return lines
+
+
+def _text(value: Any, indent: str = "") -> str:
+    """`value` as TOML: a list on one line if it is short, else with a row of numbers to a line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_text(entry)}" for key, entry in value.items()) + "}"
+    if not isinstance(value, list):
+        return repr(value) if type(value) is float else json.dumps(value)
+    entries = [_text(entry, indent + "    ") for entry in value]
+    line = f"[{', '.join(entries)}]"
+    if len(line) <= WIDTH and "\n" not in line:
+        return line
+    inner = indent + "    "
+    if isinstance(value[0], list):
+        rows = "".join(f"{inner}{entry},\n" for entry in entries)
+    else:
+        rows = textwrap.fill(
+            ", ".join(entries), WIDTH, initial_indent=inner, subsequent_indent=inner, break_on_hyphens=False
+        )
+        rows += "\n"
+    return f"[\n{rows}{indent}]"

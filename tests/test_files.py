@@ -1,0 +1,366 @@
+"""Blocks as files: exact round trips, the same bytes, and refusals that name the key."""
+
+import dataclasses
+import inspect
+import tomllib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import dispersion.files
+from dispersion import (
+    Activation,
+    ArgumentError,
+    Block,
+    DyT,
+    FeedForward,
+    Head,
+    Kernel,
+    LayerNorm,
+    Normalisation,
+    RMSNorm,
+    Rotary,
+)
+from dispersion.encodings import relu_mlp
+from dispersion.files import LARGE, replacing
+from dispersion.toml_reader import KERNELS
+
+NUMBERS = st.floats(-1e300, 1e300) | st.sampled_from([0.0, -0.0, 5e-324, -2.2e-310, 0.1, 1e16, 1.7976931348623157e308])
+LOGITS = st.floats(-1e3, 1e3) | st.sampled_from([-0.0, -np.inf, 5e-324])
+
+
+def state_of(thing):
+    """Everything in `thing`, bit for bit, as something to compare."""
+    if dataclasses.is_dataclass(thing):
+        return type(thing), [state_of(getattr(thing, field.name)) for field in dataclasses.fields(thing)]
+    if isinstance(thing, np.ndarray):
+        return thing.shape, thing.dtype, thing.tobytes()
+    if isinstance(thing, tuple):
+        return [state_of(entry) for entry in thing]
+    return thing.hex() if isinstance(thing, float) else thing
+
+
+def assert_round_trip(block, folder):
+    path = folder / "block.toml"
+    block.save(path)
+    again = Block.load(path)
+    assert state_of(again) == state_of(block)
+    first = {entry.name: entry.read_bytes() for entry in folder.iterdir()}
+    again.save(path)
+    assert {entry.name: entry.read_bytes() for entry in folder.iterdir()} == first
+    return first
+
+
+@st.composite
+def blocks(draw):
+    shape = draw(st.sampled_from([(2,), (5,), (8,), (2, 3), (2, 1, 3)]))
+    n, D, d = int(np.prod(shape)), len(shape), draw(st.integers(1, 3))
+
+    def numbers(*size):
+        return draw(arrays(float, size, elements=NUMBERS))
+
+    def maybe(make):
+        return make() if draw(st.booleans()) else None
+
+    def norm():
+        gain, bias = numbers(d), maybe(lambda: numbers(d))
+        kind = draw(st.sampled_from([LayerNorm, RMSNorm, DyT]))
+        return kind(gain, bias, draw(st.floats(0, 1)))
+
+    def head():
+        logits = draw(arrays(float, shape, elements=LOGITS).filter(lambda b: np.isfinite(b).any()))
+        kernel = Kernel.table(logits, causal=draw(st.booleans()))
+        rotary = maybe(lambda: Rotary(numbers(4, d), numbers(4, d), numbers(2, D), draw(st.sampled_from(PAIRINGS))))
+        bias = maybe(lambda: draw(arrays(float, (n, n), elements=LOGITS).filter(usable)))
+        content = None if rotary else maybe(lambda: numbers(d, d))
+        return Head(kernel, numbers(d, d), content, rotary, maybe(lambda: draw(st.floats(0, 1))), bias)
+
+    def feedforward():
+        m, names = draw(st.integers(1, 3)), [name for name in Activation.names() if name != "polynomial"]
+        activation = draw(st.sampled_from(names) | arrays(float, 3, elements=NUMBERS).map(Activation.polynomial))
+        biases = maybe(lambda: numbers(m)), maybe(lambda: numbers(d))
+        return FeedForward(numbers(m, d), numbers(d, m), activation, *biases)
+
+    heads = [head() for _ in range(draw(st.integers(1, 2)))]
+    placement = draw(st.sampled_from(["pre", "post"]))
+    return Block(heads, maybe(feedforward), draw(NUMBERS), maybe(norm), maybe(norm), placement)
+
+
+PAIRINGS = ["half", "interleaved"]
+
+
+def usable(bias):
+    return np.isfinite(bias).any(axis=1).all()
+
+
+@given(blocks(), st.sampled_from([0, 3, LARGE]))
+def test_round_trip(tmp_path_factory, block, large):
+    """Every feature, with every array, some or none in the npz file."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dispersion.files, "LARGE", large)
+        assert_round_trip(block, tmp_path_factory.mktemp("block"))
+
+
+def test_small_blocks_are_one_file_and_large_arrays_go_beside_it(tmp_path, random_block):
+    small, large = tmp_path / "small", tmp_path / "large"
+    small.mkdir()
+    large.mkdir()
+    assert set(assert_round_trip(random_block(0), small)) == {"block.toml"}
+    files = assert_round_trip(random_block(1, n=LARGE + 1, d=17), large)
+    assert set(files) == {"block.toml", "block.npz"}
+    text = files["block.toml"].decode()
+    assert 'logits = {npz = "head[0].kernel.logits"}' in text
+    assert max(map(len, text.splitlines())) < 1000
+    assert len(tomllib.loads(text)["feedforward"]["bias_in"]) == 19
+    with np.load(large / "block.npz", allow_pickle=False) as stored:
+        assert stored["head[1].value"].shape == (17, 17)
+
+
+def test_what_is_written_reads_well(tmp_path):
+    feedforward = FeedForward.scalar("tanh", scale=-0.1)
+    Block([Head(Kernel.table([0.0, -np.inf, 0.1]), -0.4, 1.5)], feedforward).save(tmp_path / "block.toml")
+    assert (tmp_path / "block.toml").read_text() == (
+        '[block]\nn = 3\nattention_scale = 1.0\nplacement = "pre"\n\n'
+        "[[head]]\nvalue = -0.4\ncontent = 1.5\n\n"
+        "[head.kernel]\nlogits = [0.0, -inf, 0.1]\ncausal = false\n\n"
+        '[feedforward]\nweight_in = [[1.0]]\nweight_out = [[-0.1]]\nactivation = "tanh"\n'
+    )
+
+
+def load(tmp_path, text):
+    (tmp_path / "block.toml").write_text(text, encoding="utf-8")
+    return Block.load(tmp_path / "block.toml")
+
+
+HEAD = '[block]\nn = 8\n[[head]]\nkernel = {type = "alibi", slope = 0.5}\nvalue = 0.4\n'
+WRITTEN = {
+    "table": (
+        8,
+        "logits = [0, 1, 2, 3, 4, 5, 6, -inf], causal = true",
+        lambda: Kernel.table([*range(7), -np.inf], True),
+    ),
+    "uniform": (8, "", lambda: Kernel.uniform(8)),
+    "gaussian_lobes": (
+        [4, 6],
+        "separation = [1, 2], width = 1.0, strength = 2.0",
+        lambda: Kernel.gaussian_lobes((4, 6), (1, 2), 1.0, 2.0),
+    ),
+    "skewed_lobe": (
+        8,
+        "separation = 2, width_below = 0.5, width_above = 2, strength = 1",
+        lambda: Kernel.skewed_lobe(8, 2, 0.5, 2, 1),
+    ),
+    "von_mises": (
+        [4, 6],
+        "wavenumber = [1, 2], strength = 1, phase = 0.3",
+        lambda: Kernel.von_mises((4, 6), (1, 2), 1, 0.3),
+    ),
+    "alibi": (8, "slope = 0.5, causal = true", lambda: Kernel.alibi(8, 0.5, True)),
+    "kerple_log": (8, "r1 = 1, r2 = 2", lambda: Kernel.kerple_log(8, 1, 2)),
+    "kerple_power": (8, "r1 = 1, r2 = 2", lambda: Kernel.kerple_power(8, 1, 2)),
+    "fire": (
+        8,
+        "mlp = {weight_in = [1, 2], bias_in = [0, 1], weight_out = [3, -1]}, c = 0.1, threshold = 9",
+        lambda: Kernel.fire(8, relu_mlp([1, 2], [0, 1], [3, -1]), 0.1, 9),
+    ),
+    "convit": ([4, 4], "centre = [1, -1], strength = 0.5", lambda: Kernel.convit((4, 4), (1, -1), 0.5)),
+    "convit_learned": (8, "weights = [-0.5, 1.0]", lambda: Kernel.convit_learned(8, [-0.5, 1.0])),
+    "t5": (8, "table = [1, 2, 3, 4], max_distance = 5", lambda: Kernel.t5(8, [1, 2, 3, 4], 5)),
+    "swin": (8, "table = [1, 2, 3]", lambda: Kernel.swin(8, [1, 2, 3])),
+    "mask": (8, "m = [0, 1, 2, 3, 4, 5, 6, -inf]", lambda: Kernel.mask([*range(7), -np.inf])),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_constructor_of_a_kernel(name, tmp_path):
+    tokens, arguments, make = WRITTEN[name]
+    size = f"n = {tokens}" if isinstance(tokens, int) else f"shape = {tokens}"
+    comma = ", " if arguments else ""
+    block = load(tmp_path, f'[block]\n{size}\n[[head]]\nkernel = {{type = "{name}"{comma}{arguments}}}\nvalue = 1\n')
+    assert state_of(block.heads[0].kernel) == state_of(make())
+    assert_round_trip(block, tmp_path)
+
+
+def test_a_list_of_kernels_is_the_weighted_sum_of_their_logits(tmp_path):
+    text = HEAD.replace("kernel = {", "kernel = [{logits = [0, 1, -inf, 0, 0, 0, 0, 0], weight = -2}, {")
+    block = load(tmp_path, text.replace("0.5}", "0.5}]"))
+    expected = -2 * Kernel.table([0, 1, -np.inf, 0, 0, 0, 0, 0]) + Kernel.alibi(8, 0.5)
+    np.testing.assert_array_equal(block.heads[0].kernel.logits, expected.logits)
+
+
+def test_short_forms(tmp_path):
+    """Whole numbers, a shape of one axis, a gain of one, a scalar feed-forward on two features; a file from Windows."""
+    text = """[block]
+shape = [8]
+attention_scale = 2
+placement = "post"
+[[head]]
+kernel = {type = "uniform"}
+value = [[1, 0], [0, 1]]
+rotary = {query = [[1, 0], [0, 1]], key = [[1, 0], [0, 1]], frequencies = [0]}
+[feedforward]
+activation = "polynomial"
+coefficients = [1, 0, -1]
+scale = 0.5
+[attention_norm]
+type = "DyT"
+alpha = 2
+"""
+    (tmp_path / "block.toml").write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    by_hand = Block(
+        [Head(Kernel.uniform(8), np.eye(2), rotary=Rotary(np.eye(2), np.eye(2), [0.0]))],
+        FeedForward.elementwise(Activation.polynomial([1, 0, -1]), 2, 0.5),
+        2.0,
+        DyT([1, 1], alpha=2.0),
+        placement="post",
+    )
+    assert state_of(Block.load(tmp_path / "block.toml")) == state_of(by_hand)
+
+
+UNIFORM = "[block]\nn = 8\n[[head]]\nvalue = 0.4\n"
+REFUSED = [
+    ("", "block", "nothing"),
+    ("x", "block.toml", "="),
+    ("[block]\nn = 8\n", "head", "nothing"),
+    (HEAD.replace("[[head]]", "[head]"), "head", "two brackets"),
+    (HEAD + "[extra]\n", "extra", "feedforward_norm"),
+    (HEAD.replace("n = 8", "n = 1"), "block.n", "at least 2"),
+    (HEAD.replace("n = 8", "n = true"), "block.n", "whole number"),
+    (HEAD.replace("n = 8", ""), "block", "shape = "),
+    (HEAD.replace("n = 8", "n = 8\nshape = [8]"), "block", "n and shape"),
+    (HEAD.replace("n = 8", 'shape = [4, "a"]'), "block.shape[1]", "'a'"),
+    (HEAD.replace("n = 8", "n = 8\nattention_scale = inf"), "block.attention_scale", "finite"),
+    (HEAD.replace("n = 8", 'n = 8\nplacement = "mid"'), "block.placement", "'pre' or 'post'"),
+    (HEAD.replace("n = 8", "n = 8\nfeedforward = 3"), "block.feedforward", "unknown"),
+    (HEAD + "colour = 1\n", "head[0].colour", "kernel, value, content"),
+    (HEAD.replace("value = 0.4", ""), "head[0].value", "nothing"),
+    (HEAD + "gate = 2.0\n", "head[0].gate", "between 0 and 1"),
+    (HEAD + "gate = true\n", "head[0].gate", "a number"),
+    (HEAD + 'content = "a"\n', "head[0].content", "nested list"),
+    (HEAD + "content = [[true]]\n", "head[0].content", "True"),
+    (HEAD + "content = [[1.0], [1.0, 2.0]]\n", "head[0].content", "equal length"),
+    (HEAD + "content = 1979-05-27\n", "head[0].content", "date"),
+    (HEAD + "bias = [[0.0]]\n", "head[0].bias", "(8, 8)"),
+    (HEAD + '[[head]]\nkernel = {type = "uniform"}\nvalue = [[1.0, 2.0]]\n', "head[1].value", "(1, 2)"),
+    (HEAD + '[[head]]\nkernel = {type = "uniform"}\nvalue = [[1, 0], [0, 1]]\n', "head[1]", "d = 2"),
+    (
+        HEAD + "content = 1\n[head.rotary]\nquery = [[1], [1]]\nkey = [[1], [1]]\nfrequencies = [0]\n",
+        "head[0].content",
+        "",
+    ),
+    (HEAD + "[head.rotary]\nquery = [[1]]\nkey = [[1]]\nfrequencies = [0]\n", "head[0].rotary.query", "even"),
+    (HEAD + "[head.rotary]\nquery = [[1]]\n", "head[0].rotary.key", "nothing"),
+    (UNIFORM + "kernel = 3\n", "head[0].kernel", "table"),
+    (UNIFORM + "kernel = []\n", "head[0].kernel", "empty"),
+    (UNIFORM + 'kernel = {type = "alibo"}\n', "head[0].kernel.type", "gaussian_lobes"),
+    (UNIFORM + 'kernel = {type = "alibi"}\n', "head[0].kernel.slope", "nothing"),
+    (UNIFORM + 'kernel = {type = "alibi", slope = 1, causal = 1}\n', "head[0].kernel.causal", "true or false"),
+    (UNIFORM + "kernel = {logits = [0.0, 1.0]}\n", "head[0].kernel", "(8,)"),
+    (UNIFORM + "kernel = {logits = [nan, 0, 0, 0, 0, 0, 0, 0]}\n", "head[0].kernel.logits", "NaN"),
+    (UNIFORM + 'kernel = {type = "von_mises", wavenumber = 9, strength = 1}\n', "head[0].kernel.wavenumber", "9"),
+    (UNIFORM + 'kernel = [{type = "uniform", weight = inf}]\n', "head[0].kernel[0].weight", "finite"),
+    (
+        UNIFORM + 'kernel = [{type = "uniform"}, {type = "alibi", slope = 1, causal = true}]\n',
+        "head[0].kernel",
+        "causal",
+    ),
+    (HEAD + '[feedforward]\nactivation = "tan"\n', "feedforward.activation", "tanh, gelu"),
+    (HEAD + '[feedforward]\nactivation = "tanh"\nscale = 1\nbias_in = [0]\n', "feedforward.scale", "weight_in"),
+    (HEAD + '[feedforward]\nactivation = "polynomial"\n', "feedforward.coefficients", "polynomial"),
+    (HEAD + "[attention_norm]\ngain = [1]\n", "attention_norm.type", "LayerNorm, RMSNorm, DyT"),
+    (HEAD + '[attention_norm]\ntype = "RMSNorm"\neps = -1\n', "attention_norm.eps", "≥ 0"),
+    (HEAD + '[attention_norm]\ntype = "RMSNorm"\ngain = [1, 1]\n', "attention_norm", "d = 2"),
+    (HEAD + 'content = {npz = "c"}\n', "head[0].content.npz", "no such file"),
+    (HEAD + "content = " + "9" * 400 + "\n", "head[0].content", "float64"),
+    (HEAD + "content = " + "9" * 5000 + "\n", "block.toml", "limit"),
+    (HEAD + "content = " + "[" * 3000, "block.toml", "TOML"),
+]
+
+
+@pytest.mark.parametrize(("text", "key", "part"), REFUSED, ids=[f"{key}-{part}" for _, key, part in REFUSED])
+def test_refusals_name_the_key(text, key, part, tmp_path):
+    with pytest.raises(ArgumentError) as refused:
+        load(tmp_path, text)
+    assert refused.value.argument.removeprefix("block.toml: ") == key
+    assert "block.toml" in str(refused.value)
+    assert part in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_no_argument_is_of_a_kind_the_reader_does_not_know():
+    from dispersion.toml_reader import SCALARS, _scaled, _weights
+
+    known = {*SCALARS, "Kernel", "Rotary | None", "Callable[[Floats], ArrayLike]", "ArrayLike", "ArrayLike | None"}
+    constructors = [getattr(Kernel, name) for name in KERNELS]
+    for function in (Head, Rotary, relu_mlp, LayerNorm, RMSNorm, DyT, _scaled, _weights, *constructors):
+        kinds = {name: kind.annotation for name, kind in inspect.signature(function).parameters.items()}
+        given = {kinds.pop("n", "int"), kinds.pop("shape", "int"), kinds.pop("d", "int")}
+        assert given <= {"int", "Shape"}
+        assert set(kinds.values()) <= known, function
+
+
+@pytest.mark.parametrize(
+    ("stored", "part"),
+    [
+        (b"no zip file", "npz"),
+        ({"a": np.array([{}], dtype=object)}, "allow_pickle"),
+        ({"a": np.array(["x"])}, "there is none"),
+        ({"b": np.ones((1, 1))}, "b"),
+    ],
+)
+def test_bad_npz_files(stored, part, tmp_path):
+    if isinstance(stored, bytes):
+        (tmp_path / "block.npz").write_bytes(stored)
+    else:
+        np.savez(tmp_path / "block.npz", **stored)
+    with pytest.raises(ArgumentError, match=r"head\[0\]\.content\.npz") as refused:
+        load(tmp_path, HEAD + 'content = {npz = "a"}\n')
+    assert part in str(refused.value)
+
+
+def test_files_that_are_not_there_or_cannot_be_written(tmp_path, random_block):
+    with pytest.raises(ArgumentError, match=r"nothing\.toml.*no such file"):
+        Block.load(tmp_path / "nothing.toml")
+    with pytest.raises(ArgumentError, match="directory"):
+        Block.load(tmp_path)
+    with pytest.raises(ArgumentError, match=r"\.toml"):
+        random_block(0).save(tmp_path / "block.txt")
+    with pytest.raises(ArgumentError, match="no such file"):
+        random_block(0).save(tmp_path / "missing" / "block.toml")
+    (tmp_path / "latin.toml").write_bytes(b'x = "\xe9"')
+    with pytest.raises(ArgumentError, match=r"latin\.toml"):
+        Block.load(tmp_path / "latin.toml")
+    assert [path.name for path in tmp_path.iterdir()] == ["latin.toml"]
+
+
+class Other(Normalisation):
+    pass
+
+
+def test_a_normalisation_without_a_name_is_refused(tmp_path):
+    block = Block([Head(Kernel.uniform(4), 1.0)], attention_norm=Other([1.0]))
+    with pytest.raises(ArgumentError, match=r"attention_norm: got Other; accepted: LayerNorm, RMSNorm, DyT"):
+        block.save(tmp_path / "block.toml")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_save_leaves_the_old_files(tmp_path, random_block, monkeypatch):
+    before = assert_round_trip(random_block(1, n=LARGE + 1), tmp_path)
+    monkeypatch.setattr(np, "savez", lambda *_, **__: (_ for _ in ()).throw(OSError("the disk is full")))
+    with pytest.raises(ArgumentError):
+        random_block(2, n=LARGE + 1).save(tmp_path / "block.toml")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_replacing_is_all_or_nothing(tmp_path):
+    def fail():
+        with replacing(tmp_path / "file") as temporary:
+            temporary.write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert list(tmp_path.iterdir()) == []
