@@ -114,7 +114,9 @@ class Competition:
         """V(R1, R2) of Eq. 122, R1 and R2 broadcast together; refused unless c_12 = c_21."""
         c12, c21 = self.cross_coefficients
         if abs(c12 - c21) > 1e-9 * max(abs(c12), abs(c21)):
-            raise ExclusionError("potential", f"c_12 = {c12:.6g}, c_21 = {c21:.6g}", "c_12 = c_21 (equal gains)")
+            raise ExclusionError(
+                "potential", f"c_12 = {c12:.6g}, c_21 = {c21:.6g}", "c_12 = c_21 (for one head: equal gains)"
+            )
         s1, s2 = self.self_coefficients
         return two_mode_potential(R1, R2, (self.mu[0], self.mu[1]), (s1, s2), c12)
 
@@ -134,7 +136,7 @@ def competition(block: Block, k1: int, k2: int, at: At = "gain", state: ArrayLik
     k = tuple(min(j, n - j) for j in (grid_index("k1", k1, n), grid_index("k2", k2, n)))
     _refuse_resonance(k[0], k[1], forms)
     i, j = k
-    forms.refuse_unstable(0, 2 * i, 2 * j, i + j, i - j)
+    forms.refuse_unstable(0, 2 * i, 2 * j, i + j, i - j, critical=(i, j))
     here, multipliers = forms.evaluate(at, i, j)
     modes = list(zip(k, multipliers, strict=True))
     beta = np.array([[_coefficient(here, *mode, *other) for other in modes] for mode in modes])

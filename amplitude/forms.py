@@ -110,14 +110,15 @@ class ScalarForms:
     def at_onset(self, k: int) -> ScalarForms:
         """The same forms with every η_h scaled by the t > 0 nearest to 1 for which |J_k| = 1 at wavenumber `k`.
 
-        The α's are kept. An ExclusionError is raised when no such t exists.
+        The α's are kept. An ExclusionError is raised when no such t exists, or only one at which a real Λ has
+        changed its sign.
         """
         s = self.L(k) - 1
         # |1 + ts|² = 1/α_1²: |s|² t² + 2 Re(s) t + 1 − 1/α_1² = 0
         square, half, constant = abs(s) ** 2, s.real, 1 - 1 / self.alpha[0] ** 2
         discriminant = half**2 - square * constant
         roots = (-half + np.array([-1, 1]) * np.sqrt(discriminant)) / square if square > 0 <= discriminant else []
-        positive = [float(t) for t in roots if t > 0]
+        positive = [float(t) for t in roots if t > 0 and (s.imag != 0 or (1 + t * s.real) * (1 + s.real) > 0)]
         if not positive:
             raise ExclusionError("at", f"'onset' for k = {k}", "'gain' here: no OV gain makes |Λ| = 1")
         return replace(self, eta=min(positive, key=lambda t: abs(t - 1)) * self.eta)
@@ -138,10 +139,11 @@ class ScalarForms:
             return forms, [forms.J(k) for k in modes]
         raise ArgumentError("at", repr(at), "'gain', 'onset' or 'paper'")
 
-    def refuse_unstable(self, *slaved: int) -> None:
-        """Raise an ExclusionError if one of these slaved modes is not linearly stable."""
+    def refuse_unstable(self, *slaved: int, critical: tuple[int, ...] = ()) -> None:
+        """Raise an ExclusionError if one of the `slaved` modes, ± the `critical` ones aside, is not linearly stable."""
+        free = {sign * k % self.n for k in critical for sign in (1, -1)}
         for k in slaved:
-            if not abs(self.J(k)) < 1:
+            if k % self.n not in free and not abs(self.J(k)) < 1:
                 raise ExclusionError(
                     "block", f"|J| = {abs(self.J(k)):.6g} at the slaved wavenumber {k % self.n}", "|J| < 1 there"
                 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,28 +34,22 @@ def two_mode_potential(
     return separate + beta_cross * R1**2 * R2**2 / 2
 
 
-def plot_one_mode(mu: float, beta: float, ax: Axes | None = None, **style: object) -> Axes:
-    """Draw V(R) over signed R, minima as filled dots and maxima as open ones; returns the axes.
+def plot_potential(
+    V: Callable[[NDArray[np.float64]], NDArray[np.float64]], stationary: Mapping[float, bool], ax: Axes | None = None
+) -> Axes:
+    """Draw a potential over signed amplitudes, its minima as filled dots and its maxima as open ones.
 
-    mu, beta : μ and β; ax : axes, the current ones by default; style : passed to the line.
+    V : the potential; stationary : its stationary R ≥ 0 and whether each is a minimum; ax : the axes, by default the
+    current ones. Returns the axes.
     """
     import matplotlib.pyplot as plt
 
     ax = plt.gca() if ax is None else ax
-    extrema = np.sqrt(mu / beta) if mu * beta > 0 else 0.0
-    R = np.linspace(-1.6, 1.6, 401) * (extrema or 1.0)
-    (line,) = ax.plot(R, one_mode_potential(R, mu, beta), **style)  # type: ignore[arg-type]
-    for place in {0.0, extrema, -extrema}:
-        curvature = -mu + 3 * beta * place**2
-        face = line.get_color() if curvature > 0 else "white"
-        ax.plot(
-            place,
-            one_mode_potential(place, mu, beta),
-            "o",
-            color=line.get_color(),
-            markerfacecolor=face,
-            markersize=5,
-            zorder=3,
-        )
+    R = np.linspace(-1.6, 1.6, 401) * (max(stationary) or 1.0)
+    (line,) = ax.plot(R, V(R))
+    for place, minimum in stationary.items():
+        face = line.get_color() if minimum else "white"
+        at = np.array([place, -place])
+        ax.plot(at, V(at), "o", color=line.get_color(), markerfacecolor=face, markersize=5, zorder=3)
     ax.set(xlabel="amplitude $R$", ylabel="potential $V(R)$")
     return ax

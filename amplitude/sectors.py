@@ -187,7 +187,7 @@ def period_four(block: Block, at: At = "gain", state: ArrayLike | None = None) -
     harmonic = here.B(k, k) / (L**2 - here.J(2 * k))
     c1 = 3 * here.C(k, k, -k) + 2 * here.B(k, 0) * mean + 2 * here.B(-k, 2 * k) * harmonic
     c3 = here.C(-k, -k, -k) + 2 * here.B(-k, 2 * k) * harmonic
-    sign = np.sign(multiplier)
+    sign = np.sign(L.real)
     return PeriodFour(multiplier, at, float(sign * c1.real), float(sign * c3.real))
 
 

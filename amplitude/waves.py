@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from amplitude.forms import At, ScalarForms
-from amplitude.potential import one_mode_potential, plot_one_mode
+from amplitude.potential import one_mode_potential, plot_potential
 from dispersion import Block, ExclusionError
 from dispersion.grid import grid_index
 
@@ -91,7 +91,10 @@ class Wave:
 
     def plot_potential(self, ax: Axes | None = None) -> Axes:
         """Draw V(R) with its extrema marked; `ax`: the axes, by default the current ones; returns them."""
-        return plot_one_mode(self.mu, self.beta.real, ax)
+        stationary = {0.0: self.mu < 0}
+        if self.amplitude > 0:
+            stationary[self.amplitude] = self.stable
+        return plot_potential(self.potential, stationary, ax)
 
 
 def standing_wave(block: Block, k: int, at: At = "gain", state: ArrayLike | None = None) -> Wave:
@@ -103,9 +106,7 @@ def standing_wave(block: Block, k: int, at: At = "gain", state: ArrayLike | None
     An ExclusionError says what the derivation excludes: d > 1, directional kernels, q = 0 and π,
     a lattice resonance 3q or 4q ≡ 0, unstable slaved modes.
     """
-    if not all(head.kernel.symmetric for head in block.heads):
-        raise ExclusionError("block", "a directional kernel", "symmetric kernels, or travelling_wave")
-    return _wave(block, k, at, state)
+    return _wave(block, k, at, state, symmetric=True)
 
 
 def travelling_wave(block: Block, k: int, at: At = "gain", state: ArrayLike | None = None) -> Wave:
@@ -115,23 +116,24 @@ def travelling_wave(block: Block, k: int, at: At = "gain", state: ArrayLike | No
     Eqs. 107 and 120; the paper's Eq. 119 has the opposite one. `block`, `k`, `at`, `state`:
     see `standing_wave`; a symmetric kernel is refused.
     """
-    if all(head.kernel.symmetric for head in block.heads):
-        raise ExclusionError("block", "symmetric kernels only", "a directional kernel, or standing_wave")
-    return _wave(block, k, at, state)
+    return _wave(block, k, at, state, symmetric=False)
 
 
-def _wave(block: Block, k: int, at: At, state: ArrayLike | None) -> Wave:
+def _wave(block: Block, k: int, at: At, state: ArrayLike | None, symmetric: bool) -> Wave:
     forms = ScalarForms.of(block, state)
+    if symmetric != all(head.kernel.symmetric for head in block.heads):
+        kinds = ("a directional kernel", "symmetric kernels only")
+        other = ("symmetric kernels, or travelling_wave", "a directional kernel, or standing_wave")
+        raise ExclusionError("block", kinds[not symmetric], other[not symmetric])
     k, n = grid_index("k", k, forms.n), forms.n
     k = min(k, n - k)
     _refuse_lattice(k, n, forms.J(k))
-    forms.refuse_unstable(0, 2 * k)
+    forms.refuse_unstable(0, 2 * k, critical=(k,))
     here, (multiplier,) = forms.evaluate(at, k)
     mean = 2 * here.B(k, -k) / (abs(multiplier) ** 2 - here.J(0))
     harmonic = here.B(k, k) / (multiplier**2 - here.J(2 * k))
     c = 3 * here.C(k, k, -k) + 2 * here.B(k, 0) * mean + 2 * here.B(-k, 2 * k) * harmonic
     beta = -c * abs(multiplier) / multiplier
-    symmetric = all(head.kernel.symmetric for head in block.heads)
     return Wave(
         k=k,
         n=n,

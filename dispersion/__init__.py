@@ -4,11 +4,20 @@ from dispersion.absolute import absolute_logits, sinusoidal, toeplitz_part, tran
 from dispersion.activation import Activation
 from dispersion.block import Block
 from dispersion.boundary import Verdict, stability
+from dispersion.branches import Branches, branches, derivative
 from dispersion.chain import Chain, core, tail_bound, tail_mass
+from dispersion.depth import Optimal, Propagator, along_orbit, asymptotic_rate, orbit, through_layers
 from dispersion.encodings import alibi_slopes, mask_logits, relu_mlp, t5_bucket
 from dispersion.errors import ArgumentError, ExclusionError
 from dispersion.feedforward import FeedForward
 from dispersion.fixed_points import FixedPoint, fixed_points
+from dispersion.general import (
+    AttentionSpectrum,
+    attention_spectrum,
+    full_jacobian,
+    jacobian_memory,
+    leading_multipliers,
+)
 from dispersion.head import Head, Rotary
 from dispersion.kernel import Kernel, symbols
 from dispersion.mode import Mode
@@ -16,11 +25,14 @@ from dispersion.normalisation import DyT, LayerNorm, Normalisation, RMSNorm
 from dispersion.pseudospectra import Pseudospectrum, pseudospectrum
 from dispersion.relation import Dispersion, dispersion_relation
 from dispersion.sectors import chain_spectrum
+from dispersion.tracking import degenerate_groups
 
 __all__ = [
     "Activation",
     "ArgumentError",
+    "AttentionSpectrum",
     "Block",
+    "Branches",
     "Chain",
     "Dispersion",
     "DyT",
@@ -32,17 +44,29 @@ __all__ = [
     "LayerNorm",
     "Mode",
     "Normalisation",
+    "Optimal",
+    "Propagator",
     "Pseudospectrum",
     "RMSNorm",
     "Rotary",
     "Verdict",
     "absolute_logits",
     "alibi_slopes",
+    "along_orbit",
+    "asymptotic_rate",
+    "attention_spectrum",
+    "branches",
     "chain_spectrum",
     "core",
+    "degenerate_groups",
+    "derivative",
     "dispersion_relation",
     "fixed_points",
+    "full_jacobian",
+    "jacobian_memory",
+    "leading_multipliers",
     "mask_logits",
+    "orbit",
     "pseudospectrum",
     "relu_mlp",
     "sinusoidal",
@@ -51,6 +75,7 @@ __all__ = [
     "t5_bucket",
     "tail_bound",
     "tail_mass",
+    "through_layers",
     "toeplitz_part",
     "translation_invariant_share",
 ]

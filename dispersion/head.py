@@ -149,7 +149,9 @@ class Head:
         with np.errstate(invalid="ignore"):
             gap = np.where(self.bias == by_lag[index], 0.0, np.abs(self.bias - by_lag[index])).max()
         if gap > 1e-12 * max(1.0, np.abs(by_lag[np.isfinite(by_lag)]).max(initial=0.0)):
-            accepted = "a bias that depends on i − j alone, or attention_spectrum"
+            accepted = (
+                "a bias that depends on i − j alone; else attention_spectrum, leading_multipliers or full_jacobian"
+            )
             raise ArgumentError("bias", f"{gap:.3g} between pairs of tokens of one lag", accepted)
         return frozen(self.kernel.logits + by_lag.reshape(self.kernel.shape))
 

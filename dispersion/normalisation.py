@@ -67,11 +67,11 @@ class LayerNorm(Normalisation):
 
     def _standard(self, x: NDArray) -> NDArray:
         centred = x - x.mean(axis=-1, keepdims=True)
-        return centred / _root((centred**2).mean(axis=-1, keepdims=True), self.eps)
+        return centred / _root(_mean_square(centred), self.eps, _mean_square(x))
 
     def _derivative(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         # D = σ^{-1}[I − 11ᵀ/d − zzᵀ/d]
-        z, sigma = self._standard(x), _root(np.var(x), self.eps)
+        z, sigma = self._standard(x), _root(np.var(x), self.eps, np.mean(x**2))
         return (np.eye(self.d) - 1 / self.d - np.outer(z, z) / self.d) / sigma
 
 
@@ -89,11 +89,11 @@ class RMSNorm(Normalisation):
         object.__setattr__(self, "eps", _eps(eps))
 
     def _standard(self, x: NDArray) -> NDArray:
-        return x / _root((x**2).mean(axis=-1, keepdims=True), self.eps)
+        return x / _root(_mean_square(x), self.eps, _mean_square(x))
 
     def _derivative(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         # D = ρ^{-1}[I − zzᵀ/d]
-        z, rho = self._standard(x), _root(np.mean(x**2), self.eps)
+        z, rho = self._standard(x), _root(np.mean(x**2), self.eps, np.mean(x**2))
         return (np.eye(self.d) - np.outer(z, z) / self.d) / rho
 
 
@@ -124,8 +124,12 @@ def _eps(eps: float) -> float:
     return eps
 
 
-def _root(square: NDArray | np.floating, eps: float) -> NDArray:
-    """√(square + eps), refused where it vanishes."""
-    if (np.asarray(square) + eps == 0).any():
+def _mean_square(x: NDArray) -> NDArray:
+    return (x**2).mean(axis=-1, keepdims=True)
+
+
+def _root(square: NDArray | np.floating, eps: float, scale: NDArray | np.floating) -> NDArray:
+    """√(square + eps), refused where eps = 0 and `square` is rounding of numbers whose square is `scale`."""
+    if eps == 0 and (np.abs(square) <= 1e-30 * np.abs(scale)).any():
         raise ArgumentError("state", "no variance over features with eps = 0", "another state, or eps > 0 in the norm")
     return np.sqrt(square + eps)

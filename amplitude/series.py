@@ -1,0 +1,325 @@
+"""A block applied to a truncated power series, degree by degree (the general method, derived).
+
+A field on the critical manifold is X_j = Σ_m X_m z^m e^{iq(m)·j}: the monomial z^m carries the wavenumber
+k(m) = Σ_s m_s k_s mod N, so that a positional average multiplies X_m by λ_h(k(m)) and everything else acts on
+each token alone. Each node below holds the coefficients of one intermediate quantity and computes those of degree
+p from those of its inputs up to degree p.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from amplitude.monomials import Monomials, TwoPoint, monomials, two_point
+from dispersion import Activation, Block, DyT, FeedForward, Head, LayerNorm, Normalisation, RMSNorm
+from dispersion.grid import grid_lags, grid_wavenumbers, positions
+from dispersion.head import softmax_all
+
+Values = NDArray[np.complex128]
+
+
+@dataclass(frozen=True)
+class Grading:
+    """Monomials of `variables` variables with their wavenumbers.
+
+    shape : of the ring or torus; waves : (variables, D) wavenumber of each variable; order : highest degree.
+    """
+
+    shape: tuple[int, ...]
+    waves: tuple[tuple[int, ...], ...]
+    order: int
+
+    @property
+    def table(self) -> Monomials:
+        """The monomials."""
+        return monomials(len(self.waves), self.order)
+
+    @property
+    def pairs(self) -> TwoPoint:
+        """The two-point monomials."""
+        return two_point(len(self.waves), self.order)
+
+    def places(self) -> NDArray[np.int64]:
+        """(M,) flat index of the wavenumber k(m) of each monomial."""
+        k = self.table.exponents @ np.array(self.waves).reshape(len(self.waves), -1) % np.array(self.shape)
+        return np.ravel_multi_index(tuple(k.T), self.shape)
+
+
+class Node:
+    """Coefficients `values` (M, …) of a quantity, complete up to the degree last updated."""
+
+    def __init__(self, grading: Grading, width: int, constant: NDArray | float) -> None:
+        self.table = grading.table
+        self.values: Values = np.zeros((len(self.table), width), dtype=complex)
+        self.values[0] = constant
+
+    def update(self, p: int) -> None:
+        """Compute the coefficients of degree p ≥ 1."""
+        raise NotImplementedError
+
+    def product(self, a: Values, b: Values, p: int) -> Values:
+        """Degree p of the product a·b."""
+        pairs = self.table.pairs(p)
+        return pairs.sum(a[pairs.first] * b[pairs.second])
+
+
+class Field(Node):
+    """The unknown X: its coefficients are set from outside."""
+
+    def update(self, p: int) -> None:
+        """Nothing: X is given."""
+
+
+class Affine(Node):
+    """matrix · x + constant, for an input node x."""
+
+    def __init__(self, grading: Grading, x: Node, matrix: NDArray, shift: NDArray | float = 0.0) -> None:
+        super().__init__(grading, len(matrix), matrix @ x.values[0] + shift)
+        self.x, self.matrix = x, matrix
+
+    def update(self, p: int) -> None:
+        """(matrix x)_p."""
+        degree = self.table.degree(p)
+        self.values[degree] = self.x.values[degree] @ self.matrix.T
+
+
+class Sum(Node):
+    """Sum of nodes of one width."""
+
+    def __init__(self, grading: Grading, *terms: Node) -> None:
+        super().__init__(grading, terms[0].values.shape[1], sum(term.values[0] for term in terms))
+        self.terms = terms
+
+    def update(self, p: int) -> None:
+        """Σ terms_p."""
+        degree = self.table.degree(p)
+        self.values[degree] = sum(term.values[degree] for term in self.terms)
+
+
+class Pointwise(Node):
+    """act(x), elementwise: Σ_n c_n (x − x_0)^n with the Taylor coefficients c_n at the constant x_0."""
+
+    def __init__(self, grading: Grading, x: Node, activation: Activation) -> None:
+        centre = x.values[0].real
+        super().__init__(grading, len(centre), activation(centre))
+        self.x = x
+        self.taylor = activation.taylor(centre, grading.order)
+        # a polynomial ends, and so does a composition: powers that cannot count are not formed
+        self.highest = max(1, int(np.flatnonzero(np.abs(self.taylor).max(axis=0))[-1])) if self.taylor.any() else 1
+        self.powers = np.zeros((self.highest + 1, *self.values.shape), dtype=complex)
+
+    def update(self, p: int) -> None:
+        """Σ_n c_n ((x − x_0)^n)_p."""
+        degree = self.table.degree(p)
+        self.powers[1][degree] = self.x.values[degree]
+        top = min(p, self.highest)
+        if top > 1:
+            # (x^n)_p = Σ_a x_a (x^{n−1})_{p−a}, all n at once: every factor has a degree under p
+            pairs = self.table.pairs(p)
+            lower = self.powers[1:top, pairs.second]
+            products = self.powers[1][pairs.first] * lower
+            self.powers[2 : top + 1, degree] = np.add.reduceat(products, pairs.starts, axis=1)
+        self.values[degree] = np.einsum("nmw,wn->mw", self.powers[1 : top + 1, degree], self.taylor[:, 1 : top + 1])
+
+
+class Power(Node):
+    """x^exponent elementwise, x_0 ≠ 0, from x·(z·∇f) = exponent·f·(z·∇x)."""
+
+    def __init__(self, grading: Grading, x: Node, exponent: float) -> None:
+        super().__init__(grading, x.values.shape[1], x.values[0] ** exponent)
+        self.x, self.exponent = x, exponent
+
+    def update(self, p: int) -> None:
+        """p x_0 f_p = Σ_{a=1}^p (exponent·a − (p − a)) x_a f_{p−a}."""
+        pairs = self.table.pairs(p)
+        a = self.table.degrees[pairs.first]
+        factor = np.where(a > 0, self.exponent * a - (p - a), 0.0)[:, None]
+        known = pairs.sum(factor * self.x.values[pairs.first] * self.values[pairs.second])
+        self.values[self.table.degree(p)] = known / (p * self.x.values[0])
+
+
+class Product(Node):
+    """a·b, elementwise; b may have width 1."""
+
+    def __init__(self, grading: Grading, a: Node, b: Node) -> None:
+        super().__init__(grading, a.values.shape[1], a.values[0] * b.values[0])
+        self.a, self.b = a, b
+
+    def update(self, p: int) -> None:
+        """(ab)_p."""
+        self.values[self.table.degree(p)] = self.product(self.a.values, self.b.values, p)
+
+
+class Average(Node):
+    """The mean of u = s − s_0 over keys with fixed weights A_r: λ(k(m)) u_m."""
+
+    def __init__(self, grading: Grading, seen: Node, weights: NDArray[np.float64]) -> None:
+        super().__init__(grading, seen.values.shape[1], 0.0)
+        self.seen = seen
+        self.symbol = np.fft.fftn(weights).ravel()[grading.places()][:, None]
+
+    def update(self, p: int) -> None:
+        """λ(k(m)) u_m."""
+        degree = self.table.degree(p)
+        self.values[degree] = self.symbol[degree] * self.seen.values[degree]
+
+
+class Attention(Node):
+    """The mean of u = s − s_0 over keys with weights A_{i−j} e^{ℓ_ij}/Σ_j A_{i−j} e^{ℓ_ij}.
+
+    ℓ_ij is the content logit less its value at the homogeneous state, a two-point series in the states of query
+    and key; terms of the query alone cancel unless the logit depends on the lag (rotary encodings), which
+    adds an axis of lags.
+    """
+
+    def __init__(
+        self, grading: Grading, seen: Node, weights: NDArray[np.float64], content: NDArray[np.float64]
+    ) -> None:
+        super().__init__(grading, seen.values.shape[1], 0.0)
+        self.seen, self.content, self.two = seen, content, grading.pairs
+        places, lagged = grading.places(), content.ndim == 3
+        if lagged:
+            # A_r e^{−iq·r} for the wavenumber of each monomial and each lag r
+            q = grid_wavenumbers(grading.shape).reshape(weights.size, -1)[places]
+            lags = grid_lags(grading.shape).reshape(weights.size, -1)
+            self.transform = weights.ravel() * np.exp(-1j * q @ lags.T)
+        else:
+            self.transform = np.fft.fftn(weights).ravel()[places][:, None]
+        counted = self.two.both.degrees > 0 if lagged else self.two.both.degrees > self.two.one.degrees[self.two.query]
+        self.counted = counted[:, None]
+        size = (len(self.two.both), self.transform.shape[1])
+        self.logits, self.tilt = np.zeros(size, dtype=complex), np.zeros(size, dtype=complex)
+        self.tilt[0] = 1.0
+        self.denominator = np.zeros((len(self.table), 1), dtype=complex)
+        self.denominator[0] = 1.0
+
+    def update(self, p: int) -> None:
+        """Logits, their exponential, numerator and denominator of degree p, and the quotient."""
+        self._update_logits(p)
+        self._update_tilt(p)
+        degree, two, both = self.table.degree(p), self.two, self.two.both.degree(p)
+        weighted = (self.tilt[both] * self.transform[two.key[both]]).sum(-1, keepdims=True)
+        self.denominator[degree] = two.collapse(weighted, p)
+        pairs, key = two.weighted(p)
+        means = (self.tilt[pairs.first] * self.transform[key]).sum(-1, keepdims=True)
+        numerator = pairs.sum(means * self.seen.values[pairs.second])
+        self.values[degree] = 0.0
+        # (n/d)_p = n_p − Σ_{a≥1} d_a (n/d)_{p−a}, d_0 = 1
+        self.values[degree] = numerator - self.product(self.denominator, self.values, p)
+
+    def _update_logits(self, p: int) -> None:
+        s, degree = self.seen.values, self.two.both.degree(p)
+        query, key = self.two.query[degree], self.two.key[degree]
+        if self.content.ndim == 3:
+            theta = np.einsum("md,rde->mre", s, self.content)
+            logits = np.einsum("kre,ke->kr", theta[query], s[key])
+        else:
+            logits = np.einsum("ke,ke->k", (s @ self.content)[query], s[key])[:, None]
+        self.logits[degree] = np.where(self.counted[degree], logits, 0.0)
+
+    def _update_tilt(self, p: int) -> None:
+        # e^ℓ: p E_p = Σ_a a ℓ_a E_{p−a}
+        both = self.two.both
+        pairs = both.pairs(p)
+        degrees = both.degrees[pairs.first][:, None]
+        self.tilt[both.degree(p)] = 0.0
+        self.tilt[both.degree(p)] = pairs.sum(degrees * self.logits[pairs.first] * self.tilt[pairs.second]) / p
+
+
+class BlockSeries:
+    """F applied to the series X: `field` holds X, `image` F(X); `update(p)` brings degree p up to date.
+
+    block, state : the base state a (d,); grading : monomials and wavenumbers.
+    """
+
+    def __init__(self, block: Block, state: NDArray[np.float64], grading: Grading) -> None:
+        self.grading, self.nodes = grading, []
+        self.field = self._add(Field(grading, block.d, state))
+        pre, d = block.placement == "pre", block.d
+        seen = self._norm(block.attention_norm if pre else None, self.field)
+        branches: list[Node] = [self.field]
+        for head in block.heads:
+            matrix = block.attention_scale * head.value
+            for part, mean in self._heads(head, seen):
+                # Σ_j A_ij s_j = s_0 + the mean of u
+                branches.append(self._add(Affine(grading, mean, part * matrix, part * matrix @ seen.values[0])))
+        y = self._add(Sum(grading, *branches))
+        if pre:
+            self.image = self._residual(block.feedforward, y, self._norm(block.feedforward_norm, y))
+        else:
+            h = self._norm(block.attention_norm, y)
+            self.image = self._norm(block.feedforward_norm, self._residual(block.feedforward, h, h))
+        assert self.image.values.shape[1] == d
+
+    def update(self, p: int) -> None:
+        """Bring every node to degree p, given `field` up to degree p."""
+        for node in self.nodes:
+            node.update(p)
+
+    def _add(self, node: Node) -> Node:
+        self.nodes.append(node)
+        return node
+
+    def _heads(self, head: Head, seen: Node) -> list[tuple[float, Node]]:
+        """The averages that a head mixes, with their shares: one, or two with a gate."""
+        s0, grading = seen.values[0].real, self.grading
+        zero = np.zeros(grading.shape)
+        content, rotation = zero, head.content
+        if head.rotary is not None:
+            lags = grid_lags(grading.shape).reshape(head.kernel.n, -1)
+            content = head.rotary.lag_logits(s0, lags).reshape(grading.shape)
+            rotation = rotary_content(head)
+        if head.gate is None:
+            return [(1.0, self._average(seen, softmax_all(content + head.lag_logits), rotation))]
+        return [
+            (1 - head.gate, self._average(seen, softmax_all(content), rotation)),
+            (head.gate, self._average(seen, softmax_all(head.lag_logits), np.zeros_like(head.content))),
+        ]
+
+    def _average(self, seen: Node, weights: NDArray[np.float64], content: NDArray[np.float64]) -> Node:
+        if not content.any():
+            return self._add(Average(self.grading, seen, weights))
+        return self._add(Attention(self.grading, seen, weights, content))
+
+    def _residual(self, feedforward: FeedForward | None, y: Node, x: Node) -> Node:
+        """y + φ(x)."""
+        if feedforward is None:
+            return y
+        grading = self.grading
+        hidden = self._add(Affine(grading, x, feedforward.weight_in, feedforward.bias_in))
+        active = self._add(Pointwise(grading, hidden, feedforward.activation))
+        out = self._add(Affine(grading, active, feedforward.weight_out, feedforward.bias_out))
+        return self._add(Sum(grading, y, out))
+
+    def _norm(self, norm: Normalisation | None, x: Node) -> Node:
+        """The series of a normalisation of x."""
+        if norm is None:
+            return x
+        grading, d = self.grading, norm.d
+        norm.jacobian(x.values[0].real)  # refuses a state at which it has no derivative
+        if isinstance(norm, DyT):
+            scaled = self._add(Affine(grading, x, norm.alpha * np.eye(d)))
+            standard = self._add(Pointwise(grading, scaled, Activation.tanh()))
+        elif isinstance(norm, LayerNorm | RMSNorm):
+            centre = np.eye(d) - 1 / d if isinstance(norm, LayerNorm) else np.eye(d)
+            centred = self._add(Affine(grading, x, centre))
+            square = self._add(Product(grading, centred, centred))
+            variance = self._add(Affine(grading, square, np.full((1, d), 1 / d), norm.eps))
+            inverse = self._add(Power(grading, variance, -0.5))
+            standard = self._add(Product(grading, centred, inverse))
+        else:
+            raise TypeError(f"no series for {type(norm).__name__}")
+        return self._add(Affine(grading, standard, np.diag(norm.gain), norm.bias))
+
+
+def rotary_content(head: Head) -> NDArray[np.float64]:
+    """(N, d, d) W_r of a head with a rotary encoding: the logit of a pair of tokens at lag r is x_iᵀ W_r x_j."""
+    rotary = head.rotary
+    assert rotary is not None
+    angle = positions(head.kernel.shape) @ rotary.frequencies.T
+    query = rotary.rotated(rotary.query.T, angle[:, None, :])
+    key = rotary.rotated(rotary.key.T, np.zeros_like(angle[0]))
+    return np.einsum("rah,bh->rab", query, key) / np.sqrt(len(rotary.query))
