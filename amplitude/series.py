@@ -211,7 +211,9 @@ class Attention(Node):
         self.values[degree] = numerator - self.product(self.denominator, self.values, p)
 
     def _update_logits(self, p: int) -> None:
-        s, degree = self.seen.values, self.two.both.degree(p)
+        # s̃ = (s, 1), so that a bilinear form in s̃ holds the linear terms that biases of queries and keys make
+        s, degree = np.pad(self.seen.values, ((0, 0), (0, 1))), self.two.both.degree(p)
+        s[0, -1] = 1.0
         query, key = self.two.query[degree], self.two.key[degree]
         if self.content.ndim == 3:
             theta = np.einsum("md,rde->mre", s, self.content)
@@ -240,7 +242,8 @@ class BlockSeries:
         self.field = self._add(Field(grading, block.d, state))
         pre, d = block.placement == "pre", block.d
         seen = self._norm(block.attention_norm if pre else None, self.field)
-        branches: list[Node] = [self.field]
+        c = np.zeros(d) if block.attention_bias is None else block.attention_scale * block.attention_bias
+        branches: list[Node] = [self._add(Affine(grading, self.field, np.eye(d), c))]
         for head in block.heads:
             matrix = block.attention_scale * head.value
             for part, mean in self._heads(head, seen):
@@ -267,7 +270,9 @@ class BlockSeries:
         """The averages that a head mixes, with their shares: one, or two with a gate."""
         s0, grading = seen.values[0].real, self.grading
         zero = np.zeros(grading.shape)
-        content, rotation = zero, head.content
+        content, rotation = zero, np.pad(head.content, (0, 1))
+        if head.key_bias is not None:
+            rotation[-1, :-1] = head.key_bias
         if head.rotary is not None:
             lags = grid_lags(grading.shape).reshape(head.kernel.n, -1)
             content = head.rotary.lag_logits(s0, lags).reshape(grading.shape)
@@ -276,7 +281,7 @@ class BlockSeries:
             return [(1.0, self._average(seen, softmax_all(content + head.lag_logits), rotation))]
         return [
             (1 - head.gate, self._average(seen, softmax_all(content), rotation)),
-            (head.gate, self._average(seen, softmax_all(head.lag_logits), np.zeros_like(head.content))),
+            (head.gate, self._average(seen, softmax_all(head.lag_logits), np.zeros_like(rotation))),
         ]
 
     def _average(self, seen: Node, weights: NDArray[np.float64], content: NDArray[np.float64]) -> Node:
@@ -320,6 +325,8 @@ def rotary_content(head: Head) -> NDArray[np.float64]:
     rotary = head.rotary
     assert rotary is not None
     angle = positions(head.kernel.shape) @ rotary.frequencies.T
-    query = rotary.rotated(rotary.query.T, angle[:, None, :])
-    key = rotary.rotated(rotary.key.T, np.zeros_like(angle[0]))
+    zero = np.zeros(head.d)
+    query_bias, key_bias = rotary.queries(zero), rotary.keys(zero)
+    query = rotary.rotated(np.vstack([rotary.query.T, query_bias]), angle[:, None, :])
+    key = rotary.rotated(np.vstack([rotary.key.T, key_bias]), np.zeros_like(angle[0]))
     return np.einsum("rah,bh->rab", query, key) / np.sqrt(len(rotary.query))

@@ -1,7 +1,7 @@
 """The Transformer block: heads, feed-forward and normalisations, and the map F they make.
 
     A^h_ij(X) = softmax_j(x_iᵀ W_h x_j + b^h_{i−j})
-    y_i = x_i + ε_a Σ_h Σ_j A^h_ij(X) M_h x_j                                                     (Eq. 1)
+    y_i = x_i + ε_a [Σ_h Σ_j A^h_ij(X) M_h x_j + c]                                               (Eq. 1, c = 0)
     F(X)_i = H(y_i),   H(y) = y + φ(y)                                                            (Eq. 2)
 
 Pre-normalised: the heads see LN_1(x), and H(y) = y + φ(LN_2(y)). Post-normalised:
@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dispersion.errors import ArgumentError, frozen, frozen_array, real_number
 from dispersion.feedforward import FeedForward
-from dispersion.head import Head
+from dispersion.head import Head, optional_vector
 from dispersion.normalisation import Normalisation
 
 
@@ -32,6 +32,7 @@ class Block:
     attention_scale : ε_a, the residual scale of the attention branch.
     attention_norm, feedforward_norm : LN_1 and LN_2, a Normalisation or None for none.
     placement : where they stand, 'pre' or 'post'.
+    attention_bias : c (d,), added to the attention branch, as biases of values and outputs make; None for zero.
     """
 
     heads: tuple[Head, ...]
@@ -40,6 +41,7 @@ class Block:
     attention_norm: Normalisation | None
     feedforward_norm: Normalisation | None
     placement: str
+    attention_bias: NDArray[np.float64] | None
 
     def __init__(
         self,
@@ -49,6 +51,7 @@ class Block:
         attention_norm: Normalisation | None = None,
         feedforward_norm: Normalisation | None = None,
         placement: str = "pre",
+        attention_bias: ArrayLike | None = None,
     ) -> None:
         if not isinstance(heads, Sequence):
             raise ArgumentError("heads", type(heads).__name__, "a sequence of one Head or more")
@@ -79,6 +82,7 @@ class Block:
         set_field(self, "attention_norm", attention_norm)
         set_field(self, "feedforward_norm", feedforward_norm)
         set_field(self, "placement", placement)
+        set_field(self, "attention_bias", optional_vector("attention_bias", attention_bias, d))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -97,9 +101,9 @@ class Block:
 
     @property
     def plain(self) -> bool:
-        """Whether the block is just Eqs. 1–2 on a ring: no normalisation, and `Head.plain` heads."""
-        norms = self.attention_norm, self.feedforward_norm
-        return norms == (None, None) and len(self.shape) == 1 and all(head.plain for head in self.heads)
+        """Whether the block is just Eqs. 1–2 on a ring: no normalisation or c, and `Head.plain` heads."""
+        extras = (self.attention_norm, self.feedforward_norm, self.attention_bias)
+        return extras == (None, None, None) and len(self.shape) == 1 and all(head.plain for head in self.heads)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the block to the file `path`, NAME.toml, bit for bit; large arrays go to NAME.npz beside it.
@@ -136,9 +140,10 @@ class Block:
         return x if self.attention_norm is None or self.placement == "post" else self.attention_norm(x)
 
     def mix(self, attention: Sequence[NDArray], seen: NDArray) -> NDArray:
-        """ε_a Σ_h A_h S M_hᵀ, the attention branch: `attention` (…, n, n) for each head, `seen` S (…, n, d)."""
+        """ε_a (Σ_h A_h S M_hᵀ + c), the attention branch: `attention` (…, n, n) for each head, `seen` S (…, n, d)."""
         heads = zip(attention, self.heads, strict=True)
-        return self.attention_scale * sum(weights @ seen @ head.value.T for weights, head in heads)
+        mixed = sum(weights @ seen @ head.value.T for weights, head in heads)
+        return self.attention_scale * (mixed if self.attention_bias is None else mixed + self.attention_bias)
 
     def pointwise(self, y: NDArray) -> NDArray:
         """H(y), (…, d) → (…, d): feed-forward and normalisations after the attention branch."""
@@ -161,9 +166,11 @@ class Block:
         return _slope(self.attention_norm if self.placement == "pre" else None, a)
 
     def attended(self, a: ArrayLike | None = None) -> NDArray[np.float64]:
-        """(d,) y* = a + ε_a Σ_h M_h LN_1(a), what H acts on at the homogeneous state 1⊗a."""
+        """(d,) y* = a + ε_a (Σ_h M_h LN_1(a) + c), what H acts on at the homogeneous state 1⊗a."""
         a = self.homogeneous_state(a)
-        return a + self.attention_scale * sum(head.value for head in self.heads) @ self.seen(a)
+        # every row of the attention weights sums to one
+        one = np.ones((1, 1))
+        return a + self.mix([one] * len(self.heads), self.seen(a)[None, :])[0]
 
     def homogeneous_map(self, a: ArrayLike) -> NDArray[np.float64]:
         """(d,) g(a) = H(y*): F(1⊗a) = 1⊗g(a)."""

@@ -15,9 +15,9 @@ from dispersion.kernel import Kernel, grid_symbol, symbol_at
 
 @dataclass(frozen=True, eq=False)
 class Rotary:
-    """Rotary position encoding: the content logit is (R(θ·i) Q x_i)ᵀ(R(θ·j) K x_j)/√d_h.
+    """Rotary position encoding: the content logit is (R(θ·i) q_i)ᵀ(R(θ·j) k_j)/√d_h, q = Qx + b_q, k = Kx + b_k.
 
-    query, key : Q, K (d_h, d), d_h even. frequencies : θ (d_h/2,) radians per token, one for each
+    query, key : Q, K (d_h, d), d_h even. query_bias, key_bias : b_q, b_k (d_h,), or None for zero. frequencies : θ (d_h/2,) radians per token, one for each
         2-block, or (d_h/2, D) on a torus; a zero leaves its block unrotated.
     pairing : 'half' (features m and m + d_h/2 form a block) or 'interleaved' (2m and 2m + 1).
     """
@@ -26,8 +26,18 @@ class Rotary:
     key: NDArray[np.float64]
     frequencies: NDArray[np.float64]
     pairing: str
+    query_bias: NDArray[np.float64] | None
+    key_bias: NDArray[np.float64] | None
 
-    def __init__(self, query: ArrayLike, key: ArrayLike, frequencies: ArrayLike, pairing: str = "half") -> None:
+    def __init__(
+        self,
+        query: ArrayLike,
+        key: ArrayLike,
+        frequencies: ArrayLike,
+        pairing: str = "half",
+        query_bias: ArrayLike | None = None,
+        key_bias: ArrayLike | None = None,
+    ) -> None:
         query = frozen_array("query", query, (None, None))
         if len(query) % 2:
             raise ArgumentError("query", f"shape {query.shape}", "(d_h, d) with d_h even")
@@ -40,19 +50,29 @@ class Rotary:
         object.__setattr__(self, "key", frozen_array("key", key, query.shape))
         object.__setattr__(self, "frequencies", frozen_array("frequencies", frequencies, (len(query) // 2, None)))
         object.__setattr__(self, "pairing", pairing)
+        object.__setattr__(self, "query_bias", optional_vector("query_bias", query_bias, len(query)))
+        object.__setattr__(self, "key_bias", optional_vector("key_bias", key_bias, len(query)))
+
+    def queries(self, x: NDArray) -> NDArray:
+        """(…, d_h) q = Qx + b_q of states `x` (…, d)."""
+        return x @ self.query.T if self.query_bias is None else x @ self.query.T + self.query_bias
+
+    def keys(self, x: NDArray) -> NDArray:
+        """(…, d_h) k = Kx + b_k of states `x` (…, d)."""
+        return x @ self.key.T if self.key_bias is None else x @ self.key.T + self.key_bias
 
     def logits(self, x: NDArray, position: NDArray[np.int64]) -> NDArray:
         """(…, n, n) content logits of states `x` (…, n, d) of tokens at `position` (n, D)."""
         angle = position @ self.frequencies.T
-        q, k = (self.rotated(x @ w.T, angle) for w in (self.query, self.key))
+        q, k = self.rotated(self.queries(x), angle), self.rotated(self.keys(x), angle)
         return (q @ np.swapaxes(k, -1, -2)) / np.sqrt(len(self.query))
 
     def lag_logits(self, a: NDArray[np.float64], lags: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Content logit at the homogeneous state `a` (d,) for lags r = i − j (…, D): with p = Qa, k = Ka in
+        """Content logit at the homogeneous state `a` (d,) for lags r = i − j (…, D): with p = Qa + b_q, k = Ka + b_k in
         2-blocks, d_h^{-1/2} Σ_m [⟨p_m,k_m⟩ cos θ_m·r + (p_m × k_m) sin θ_m·r] (App. A.8; the paper's Eq. 67
         has the opposite sign of the sine).
         """
-        (p1, p2), (k1, k2) = self._blocks(self.query @ a), self._blocks(self.key @ a)
+        (p1, p2), (k1, k2) = self._blocks(self.queries(a)), self._blocks(self.keys(a))
         angle = lags @ self.frequencies.T
         return (np.cos(angle) @ (p1 * k1 + p2 * k2) + np.sin(angle) @ (p1 * k2 - p2 * k1)) / np.sqrt(len(self.query))
 
@@ -85,6 +105,7 @@ class Head:
         A = (1−g) softmax(content) + g softmax(positional); None for one softmax of their sum.
     bias : (N, N) further positional logits, for example `mask_logits` of a mask. −inf removes a pair.
         J(q) exists only if it is a function of the lag.
+    key_bias : w (d,), a further content logit wᵀx_j, as biases of the queries make; None for zero.
     """
 
     kernel: Kernel
@@ -93,6 +114,7 @@ class Head:
     rotary: Rotary | None
     gate: float | None
     bias: NDArray[np.float64] | None
+    key_bias: NDArray[np.float64] | None
 
     def __init__(
         self,
@@ -102,13 +124,16 @@ class Head:
         rotary: Rotary | None = None,
         gate: float | None = None,
         bias: ArrayLike | None = None,
+        key_bias: ArrayLike | None = None,
     ) -> None:
         if not isinstance(kernel, Kernel):
             raise ArgumentError("kernel", type(kernel).__name__, "a Kernel")
         value = _square("value", value, None)
         d = len(value)
         if rotary is not None:
-            _check_rotary(rotary, content, kernel, d)
+            if content is not None or key_bias is not None:
+                raise ArgumentError("content", "content or key_bias besides a rotary encoding", "one of the two")
+            _check_rotary(rotary, kernel, d)
         if gate is not None and not 0 <= real_number("gate", gate) <= 1:
             raise ArgumentError("gate", gate, "a number between 0 and 1")
         set_field = object.__setattr__
@@ -118,6 +143,7 @@ class Head:
         set_field(self, "rotary", rotary)
         set_field(self, "gate", None if gate is None else float(gate))
         set_field(self, "bias", None if bias is None else _pair_logits(bias, kernel.n))
+        set_field(self, "key_bias", optional_vector("key_bias", key_bias, d))
 
     @property
     def d(self) -> int:
@@ -127,7 +153,7 @@ class Head:
     @property
     def plain(self) -> bool:
         """Whether the logit is just x_iᵀ W x_j + b_{i−j}: no rotary encoding, gate or bias."""
-        return self.rotary is None and self.gate is None and self.bias is None
+        return all(extra is None for extra in (self.rotary, self.gate, self.bias, self.key_bias))
 
     @property
     def periodic(self) -> bool:
@@ -173,7 +199,8 @@ class Head:
         """
         positional = self.positional() if positional is None else positional
         if self.rotary is None:
-            content = x @ self.content @ np.swapaxes(x, -1, -2)
+            queries = x @ self.content if self.key_bias is None else x @ self.content + self.key_bias
+            content = queries @ np.swapaxes(x, -1, -2)
         else:
             content = self.rotary.logits(x, positions(self.kernel.shape) if position is None else position)
         if self.gate is None:
@@ -223,11 +250,14 @@ def _square(argument: str, value: ArrayLike, d: int | None) -> NDArray[np.float6
     return matrix
 
 
-def _check_rotary(rotary: Rotary, content: ArrayLike | None, kernel: Kernel, d: int) -> None:
+def optional_vector(argument: str, value: ArrayLike | None, size: int) -> NDArray[np.float64] | None:
+    """`value` as a read-only (size,) array, or None."""
+    return None if value is None else frozen_array(argument, value, (size,))
+
+
+def _check_rotary(rotary: Rotary, kernel: Kernel, d: int) -> None:
     if not isinstance(rotary, Rotary):
         raise ArgumentError("rotary", type(rotary).__name__, "a Rotary")
-    if content is not None:
-        raise ArgumentError("content", "a matrix besides a rotary encoding", "one of the two")
     if rotary.query.shape[1] != d:
         raise ArgumentError("rotary", f"query of {rotary.query.shape[1]} features", f"{d} as in value")
     if rotary.frequencies.shape[1] != len(kernel.shape):
