@@ -17,7 +17,8 @@ from dispersion.kernel import Kernel, grid_symbol, symbol_at
 class Rotary:
     """Rotary position encoding: the content logit is (R(θ·i) q_i)ᵀ(R(θ·j) k_j)/√d_h, q = Qx + b_q, k = Kx + b_k.
 
-    query, key : Q, K (d_h, d), d_h even. query_bias, key_bias : b_q, b_k (d_h,), or None for zero. frequencies : θ (d_h/2,) radians per token, one for each
+    query, key : Q, K (d_h, d), d_h even. query_bias, key_bias : b_q, b_k (d_h,), or None for zero.
+    frequencies : θ (d_h/2,) radians per token, one for each
         2-block, or (d_h/2, D) on a torus; a zero leaves its block unrotated.
     pairing : 'half' (features m and m + d_h/2 form a block) or 'interleaved' (2m and 2m + 1).
     """

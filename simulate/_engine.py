@@ -49,10 +49,15 @@ class Parameters:
         return self.weights.shape[2]
 
     @property
+    def steepness(self) -> NDArray[np.float64]:
+        """(points,) max_h |χ_h|."""
+        steepness: NDArray[np.float64] = np.abs(self.content).max(axis=1)
+        return steepness
+
+    @property
     def limit(self) -> NDArray[np.float64]:
         """(points,) the largest admissible x²."""
-        content = np.abs(self.content).max(axis=1)
-        return LARGEST_LOGIT / np.maximum(content, LARGEST_LOGIT / LARGEST_STATE**2)
+        return LARGEST_LOGIT / np.maximum(self.steepness, LARGEST_LOGIT / LARGEST_STATE**2)
 
     def arrays(self) -> dict[str, NDArray[np.float64]]:
         """The arrays by name, each with the points as its first axis."""
@@ -106,6 +111,7 @@ class Batch:
 
     def __init__(self, parameters: Parameters, states: NDArray[np.float64]) -> None:
         from simulate._kernel import kernel
+        from simulate._moments import expansion, frequency_order, most_pairs, turns
 
         self.points = len(states)
         self._advance = kernel(parameters.activation)
@@ -113,13 +119,20 @@ class Batch:
         self._previous = self._x.copy()
         self._steps = _laned(np.zeros(self.points))
         self._limit = _laned(parameters.limit)
-        self._parameters = [_laned(array) for array in parameters.arrays().values()]
+        self._pairs = most_pairs(parameters.n)
+        symbol = parameters.weights / parameters.weights.sum(axis=-1, keepdims=True)
+        order = frequency_order(parameters.n) if self._pairs else slice(None)
+        symbol = np.fft.fft(symbol, axis=-1)[..., order] / parameters.n
+        arrays = [*parameters.arrays().values(), symbol.real, symbol.imag, parameters.steepness]
+        self._parameters = [_laned(array) for array in arrays]
+        reaches, table = expansion()
+        self._expansion = reaches[: self._pairs], table, turns(parameters.n)
 
     def advance(self, layers: int) -> None:
         """Apply F `layers` times to every point that has not diverged."""
         blocks, n, lanes = self._x.shape
         heads = self._parameters[0].shape[1]
-        threads = min(_thread_count(), blocks)
+        threads = min(thread_count(), blocks)
         piece = int(max(1, INTERACTIONS_PER_CALL * threads / (blocks * lanes * n * n * heads)))
         edges = np.linspace(0, blocks, (1 if threads == 1 else min(blocks, 4 * threads)) + 1).astype(int)
         for done in range(0, layers, piece):
@@ -127,13 +140,14 @@ class Batch:
             if threads == 1:
                 self._call(*calls[0])
             else:
-                for future in [_pool().submit(self._call, *call) for call in calls]:
+                for future in [pool().submit(self._call, *call) for call in calls]:
                     future.result()
 
     def _call(self, first: int, last: int, layers: int) -> None:
-        scratch = _aligned((4, *self._x.shape[1:]))
+        _, n, lanes = self._x.shape
         state = (self._x, self._previous, self._steps, self._limit)
-        self._advance(first, last, layers, *state, *self._parameters, scratch)
+        shapes = (5, n, lanes), (2 * self._pairs, n, lanes), (3, lanes), (2 * self._pairs, lanes)
+        self._advance(first, last, layers, *state, *self._parameters, *self._expansion, *map(aligned, shapes))
 
     @property
     def states(self) -> NDArray[np.float64]:
@@ -176,25 +190,27 @@ def _laned(points: NDArray[np.float64]) -> NDArray[np.float64]:
     blocks = -(-len(points) // LANES)
     full = points[np.minimum(np.arange(blocks * LANES), len(points) - 1)]
     laned = np.moveaxis(full.reshape(blocks, LANES, *points.shape[1:]), 1, -1)
-    out = _aligned(laned.shape)
+    out = aligned(laned.shape)
     out[...] = laned
     return out
 
 
-def _aligned(shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Uninitialised float64 on a cache line of its own: a vector never straddles two."""
+def aligned(shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Uninitialised float64 of this `shape` on a cache line of its own: a vector never straddles two."""
     size = int(np.prod(shape))
     buffer = np.empty(size + 8)
     start = -buffer.ctypes.data % 64 // 8
     return buffer[start : start + size].reshape(shape)
 
 
-def _thread_count() -> int:
+def thread_count() -> int:
+    """Threads that compiled code may use, NUMBA_NUM_THREADS."""
     import numba
 
     return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
 
 
 @lru_cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_thread_count(), thread_name_prefix="simulate")
+def pool() -> ThreadPoolExecutor:
+    """The threads of this process."""
+    return ThreadPoolExecutor(thread_count(), thread_name_prefix="simulate")

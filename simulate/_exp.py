@@ -12,11 +12,12 @@ from typing import Any
 
 from numba import njit
 
-from simulate._lanes import power_of_two, select_above, splat
+from simulate._lanes import SIXTEEN, power_of_two, rough_reciprocal, select_above, sixteenth_powers, splat
 
 LIMIT = 708.0
 """`exp` clamps its argument to ±LIMIT: beyond it 2ⁿ leaves the normal range of float64."""
 
+LN_2 = 0.6931471805599453
 MAGIC = 1.5 * 2.0**52
 LOG2_E = 1.4426950408889634
 LN2_HIGH = 6.93147180369123816490e-01  # its last 32 bits are zero: n · LN2_HIGH is exact
@@ -34,16 +35,24 @@ Q = (
     2.5100375924709717e-08,
 )
 
+MAGIC_16 = 1.5 * 2.0**48
+Q_16 = (
+    0.6931471805599457,
+    0.24022650695910075,
+    0.0555041086566393,
+    0.009618129106919537,
+    0.0013333781576784268,
+    0.00015403723980749256,
+)
+"""(2^r − 1)/r on |r| ≤ 1/32, interpolated at Chebyshev nodes: relative error of 2^r 1.5e-17."""
+
 OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": {"contract"}, "error_model": "numpy"}
 """How everything here is compiled. No disk cache: numba's goes stale."""
 
 
 @njit(**OPTIONS)
-def _reduced(x):  # type: ignore[no-untyped-def]
-    """(p, 2ⁿ) with e^x = 2ⁿ(1 + p)."""
-    shifted = x * LOG2_E + MAGIC
-    n = shifted - MAGIC
-    r = (x - n * LN2_HIGH) - n * LN2_LOW
+def _less_one(r):  # type: ignore[no-untyped-def]
+    """e^r − 1, |r| ≤ (ln 2)/2."""
     q = r * Q[9] + Q[8]
     q = q * r + Q[7]
     q = q * r + Q[6]
@@ -53,14 +62,43 @@ def _reduced(x):  # type: ignore[no-untyped-def]
     q = q * r + Q[2]
     q = q * r + Q[1]
     q = q * r + Q[0]
-    return r + (r * r) * q, power_of_two(shifted)
+    return r + (r * r) * q
 
 
 @njit(**OPTIONS)
-def exp_within(x):  # type: ignore[no-untyped-def]
-    """e^x where |x| ≤ 708 is known: within 1.1 ulp; NaN gives NaN. Beyond 708 the result means nothing."""
-    p, scale = _reduced(x)
-    return scale + scale * p
+def _reduced(x):  # type: ignore[no-untyped-def]
+    """(p, 2ⁿ) with e^x = 2ⁿ(1 + p)."""
+    shifted = x * LOG2_E + MAGIC
+    n = shifted - MAGIC
+    r = (x - n * LN2_HIGH) - n * LN2_LOW
+    return _less_one(r), power_of_two(shifted)
+
+
+if SIXTEEN:
+    _powers = sixteenth_powers()
+
+    @njit(**OPTIONS)
+    def exp2_within(y):  # type: ignore[no-untyped-def]
+        """2^y where |y| ≤ 1021 is known: within 2 ulp; NaN gives NaN. y = m/16 + r, |r| ≤ 1/32."""
+        shifted = y + MAGIC_16
+        r = y - (shifted - MAGIC_16)
+        q = r * Q_16[5] + Q_16[4]
+        q = q * r + Q_16[3]
+        q = q * r + Q_16[2]
+        q = q * r + Q_16[1]
+        q = q * r + Q_16[0]
+        scale = _powers(shifted)
+        return scale + scale * (r * q)
+
+else:
+
+    @njit(**OPTIONS)
+    def exp2_within(y):  # type: ignore[no-untyped-def]
+        """2^y where |y| ≤ 1021 is known: within 2 ulp; NaN gives NaN. y = n + r, |r| ≤ 1/2."""
+        shifted = y + MAGIC
+        r = y - (shifted - MAGIC)
+        scale = power_of_two(shifted)
+        return scale + scale * _less_one(r * LN_2)
 
 
 @njit(**OPTIONS)
@@ -69,7 +107,23 @@ def exp(x):  # type: ignore[no-untyped-def]
     top, bottom = splat(LIMIT), splat(-LIMIT)
     x = select_above(x, top, top, x)
     x = select_above(bottom, x, bottom, x)
-    return exp_within(x)
+    p, scale = _reduced(x)
+    return scale + scale * p
+
+
+@njit(**OPTIONS)
+def divided(a, b):  # type: ignore[no-untyped-def]
+    """a/b where 1e-300 < b < 1e300 is known: within 1 ulp, in a third of the time of the machine's division.
+
+    Two cubic steps r ← r(1 + e + e²), e = 1 − br, from a 13 % guess, and one correction of the quotient.
+    """
+    r = rough_reciprocal(b)
+    e = 1.0 - b * r
+    r = r + r * (e + e * e)
+    e = 1.0 - b * r
+    r = r + r * (e + e * e)
+    q = a * r
+    return q + r * (a - b * q)
 
 
 @njit(**OPTIONS)
@@ -80,5 +134,5 @@ def tanh(y):  # type: ignore[no-untyped-def]
     x = select_above(x, saturated, saturated, x)
     p, scale = _reduced(x)
     m = scale * p + (scale - 1.0)
-    t = m / (m + 2.0)
+    t = divided(m, m + 2.0)
     return select_above(zero, y, zero - t, t)

@@ -15,8 +15,9 @@ from typing import Any
 
 from numba import njit
 
-from simulate._exp import OPTIONS, exp, exp_within, tanh
+from simulate._exp import LOG2_E, OPTIONS, exp, exp2_within, tanh
 from simulate._lanes import LANES, load, select_above, select_not_above, splat, store
+from simulate._moments import attend_by_moments
 
 ROOT_HALF = math.sqrt(0.5)
 
@@ -76,29 +77,55 @@ ACTIVATIONS: dict[str | None, Any] = {
 
 
 @njit(**OPTIONS)
-def _attend(x, weights, content, numerator, denominator):  # type: ignore[no-untyped-def]
-    """Write S and T of one head, (N, LANES) each; weights (N, LANES) are P_r at r mod N."""
+def _attend(x, weights, content, ratio, denominator):  # type: ignore[no-untyped-def]
+    """Write S/T of one head into `ratio` (N, LANES); weights (N, LANES) are P_r at r mod N."""
     n = x.shape[0]
-    zero = splat(0.0)
+    zero, rate = splat(0.0), content * LOG2_E
     for i in range(n):
-        store(numerator, i, zero)
+        store(ratio, i, zero)
         store(denominator, i, zero)
     for i in range(n):
         xi = load(x, i)
-        tilt = content * xi
-        s, t = load(numerator, i), load(denominator, i)
+        tilt = rate * xi
+        s, t = load(ratio, i), load(denominator, i)
         for j in range(i):
             xj = load(x, j)
-            shared = exp_within(tilt * xj)
+            shared = exp2_within(tilt * xj)
             forward = load(weights, i - j) * shared
             backward = load(weights, n - i + j) * shared
             s = s + forward * xj
             t = t + forward
-            store(numerator, j, load(numerator, j) + backward * xi)
+            store(ratio, j, load(ratio, j) + backward * xi)
             store(denominator, j, load(denominator, j) + backward)
-        own = load(weights, 0) * exp_within(tilt * xi)
-        store(numerator, i, s + own * xi)
+        own = load(weights, 0) * exp2_within(tilt * xi)
+        store(ratio, i, s + own * xi)
         store(denominator, i, t + own)
+    for i in range(n):
+        store(ratio, i, load(ratio, i) / load(denominator, i))
+
+
+@njit(**OPTIONS)
+def _choose(peak, reaches, table, chosen, coefficients):  # type: ignore[no-untyped-def]
+    """(pairs, exact): pairs of moments that some lane needs, and whether some lane is beyond their reach.
+
+    peak (1, LANES) is |χ| max x²; chosen (2, LANES) keeps what each lane uses, its row of `table`, and 1 if
+    it is beyond, and coefficients (2·pairs, LANES) its c_k, zero from where they end for it.
+    """
+    pairs, exact = 0, False
+    for lane in range(LANES):
+        row = 0
+        while row < reaches.shape[0] and not peak[0, lane] <= reaches[row]:
+            row += 1
+        beyond = row == reaches.shape[0]
+        if chosen[0, lane] != row:
+            chosen[0, lane], chosen[1, lane] = row, beyond
+            for k in range(coefficients.shape[0]):
+                coefficients[k, lane] = 0.0 if beyond else table[row, k]
+        if beyond:
+            exact = True
+        else:
+            pairs = max(pairs, row + 1)
+    return pairs, exact
 
 
 @lru_cache
@@ -106,14 +133,20 @@ def kernel(activation: str | None) -> Any:
     """The compiled `advance` for one activation; None is φ = 0.
 
     advance(first, last, layers, x, previous, steps, limit, weights, content, value,
-            weight_in, bias_in, weight_out, bias_out, coefficients, scratch)
+            weight_in, bias_in, weight_out, bias_out, coefficients, symbol_re, symbol_im,
+            steepness, reaches, table, roots, scratch, moments, chosen, series)
     first, last : the range of blocks to advance by `layers`.
     x, previous : (blocks, N, LANES) the states, overwritten, and those one layer earlier.
     steps : (blocks, LANES) layers completed, added to. A lane stops before the layer that would
         break x² ≤ limit (blocks, LANES), or give NaN, at any token.
     weights (blocks, H, N, LANES), content and value (blocks, H, LANES), weight_in, bias_in and
         weight_out (blocks, m, LANES), bias_out (blocks, 1, LANES), coefficients (blocks, degree, LANES).
-    scratch : (4, N, LANES).
+    symbol_re, symbol_im : (blocks, H, N, LANES) λ/N as `convolve` takes it; steepness : (blocks, LANES) max |χ|.
+    reaches, table : of `expansion`, as many pairs of moments as are worth while; roots : of `turns`.
+    scratch (5, N, LANES), moments (2·pairs, N, LANES), chosen (3, LANES), series (2·pairs, LANES).
+
+    A lane whose |χ| max x² is within `reaches` uses moments, any other exponentials: what a lane does
+    depends on its own state alone.
     """
     act = ACTIVATIONS[activation]
 
@@ -134,23 +167,47 @@ def kernel(activation: str | None) -> Any:
         weight_out,
         bias_out,
         coefficients,
+        symbol_re,
+        symbol_im,
+        steepness,
+        reaches,
+        table,
+        roots,
         scratch,
+        moments,
+        chosen,
+        series,
     ):
         n, heads, hidden = x.shape[1], weights.shape[1], weight_in.shape[1]
-        numerator, denominator, fresh, row = scratch[0], scratch[1], scratch[2], scratch[3]
+        ratio, denominator, other, fresh, row = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
         zero, one = splat(0.0), splat(1.0)
         for block in range(first, last):
             state, before, coefficient = x[block], previous[block], coefficients[block]
-            bound, offset = load(limit, block), load(bias_out[block], 0)
-            alive = one
+            bound, offset, steep = load(limit, block), load(bias_out[block], 0), load(steepness, block)
+            alive, largest = one, zero
+            chosen[0, :] = -1
+            for i in range(n):
+                square = load(state, i) * load(state, i)
+                largest = select_above(square, largest, square, largest)
             for _ in range(layers):
+                store(chosen, 2, largest * steep)
+                pairs, exact = _choose(chosen[2:], reaches, table, chosen, series)
                 for i in range(n):
                     store(fresh, i, load(state, i))
                 for h in range(heads):
-                    _attend(state, weights[block, h], load(content[block], h), numerator, denominator)
-                    scale = load(value[block], h)
+                    chi, scale = load(content[block], h), load(value[block], h)
+                    if pairs > 0:
+                        attend_by_moments(
+                            state, symbol_re[block, h], symbol_im[block, h], chi, roots, series, moments[: 2 * pairs], ratio
+                        )
+                    if exact:
+                        _attend(state, weights[block, h], chi, other, denominator)
+                        beyond = load(chosen, 1)
+                        for i in range(n):
+                            store(ratio, i, select_above(beyond, zero, load(other, i), load(ratio, i)))
                     for i in range(n):
-                        store(fresh, i, load(fresh, i) + scale * (load(numerator, i) / load(denominator, i)))
+                        store(fresh, i, load(fresh, i) + scale * load(ratio, i))
+                peak = zero
                 for i in range(n):
                     y = load(fresh, i)
                     z = y
@@ -159,7 +216,10 @@ def kernel(activation: str | None) -> Any:
                         z = z + load(weight_out[block], m) * act(inner, coefficient, row)
                     z = z + offset
                     store(fresh, i, z)
-                    alive = select_not_above(z * z, bound, alive, zero)
+                    square = z * z
+                    alive = select_not_above(square, bound, alive, zero)
+                    peak = select_above(square, peak, square, peak)
+                largest = select_above(alive, zero, peak, largest)
                 store(steps, block, load(steps, block) + alive)
                 for i in range(n):
                     old = load(state, i)

@@ -9,9 +9,11 @@ reordered, NaN and infinity keep their meaning. Importing this module imports nu
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
-from llvmlite import ir
+import numpy as np
+from llvmlite import binding, ir
 from numba import types
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import intrinsic as _intrinsic
@@ -100,6 +102,18 @@ def store(typing: Any, array: Any, row: Any, value: Any) -> Any:
 
 
 @intrinsic
+def load_from(typing: Any, array: Any, start: Any) -> Any:
+    """LANES numbers of `array` (n,) float64, the first of them at `start`."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        array, start = arguments
+        data = context.make_array(sig.args[0])(context, builder, array).data
+        return builder.load(builder.bitcast(builder.gep(data, [start]), VECTOR.as_pointer()), align=8)
+
+    return lanes(array, types.intp), generate
+
+
+@intrinsic
 def splat(typing: Any, value: Any) -> Any:
     """`value` in every lane."""
 
@@ -141,3 +155,47 @@ def power_of_two(typing: Any, shifted: Any) -> Any:
         return builder.bitcast(builder.add(builder.shl(bits, shift), bias), VECTOR)
 
     return lanes(lanes), generate
+
+
+@intrinsic
+def rough_reciprocal(typing: Any, value: Any) -> Any:
+    """1/value within 13 %, value > 0 and normal: a constant minus the bits, read as a logarithm."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        bits = builder.bitcast(arguments[0], INTEGERS)
+        constant = ir.Constant(INTEGERS, [0x7FDE623822FC16E6] * LANES)
+        return builder.bitcast(builder.sub(constant, bits), VECTOR)
+
+    return lanes(lanes), generate
+
+
+SIXTEEN = binding.get_host_cpu_features().get("avx512f", False)
+"""Whether `sixteenth_powers` exists: two registers of a processor with AVX-512 hold its table."""
+
+
+def sixteenth_powers() -> Any:
+    """An intrinsic: 2^{m/16} from the argument m/16 + 1.5·2⁴⁸, whose last bits are m in two's complement.
+
+    m = 16n + l: the mantissa of 2^{l/16} from a table, less the bits of l that n << 52 brings along.
+    """
+    entries = (np.exp2(np.arange(16) / 16).view(np.int64) - (np.arange(16) << 48)).view(np.float64)
+
+    @intrinsic
+    def powers(typing: Any, shifted: Any) -> Any:
+        def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+            low, high = (_constant(entries[half : half + LANES]) for half in (0, LANES))
+            kind = ir.FunctionType(VECTOR, [VECTOR, INTEGERS, VECTOR])
+            name = "llvm.x86.avx512.vpermi2var.pd.512"
+            choose = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+            bits = builder.bitcast(arguments[0], INTEGERS)
+            chosen = builder.bitcast(builder.call(choose, [low, bits, high]), INTEGERS)
+            exponent = builder.shl(bits, ir.Constant(INTEGERS, [48] * LANES))
+            return builder.bitcast(builder.add(chosen, exponent), VECTOR)
+
+        return lanes(lanes), generate
+
+    return powers
+
+
+def _constant(values: Sequence[float]) -> Any:
+    return ir.Constant(VECTOR, [ir.Constant(DOUBLE, float(value)) for value in values])
