@@ -76,6 +76,13 @@ def cluster_block(mu: float) -> Block:
     return Block([Head(Kernel.uniform(N), value=-0.6, content=CHI)], FeedForward.scalar(polynomial))
 
 
+def leading_wavenumber(block: Block) -> int:
+    """argmax |J(q)| on the grid of a ring."""
+    k = dispersion_relation(block).leading().k
+    assert isinstance(k, int)
+    return k
+
+
 def gain_for(kernel: Kernel, k: int, mu: float) -> float:
     """The η < 0 for which |α_1(1 + ηλ(q))| = 1 + μ."""
     symbol = kernel.symbol[k]
@@ -116,14 +123,14 @@ def _scaling(points: int, progress: bool) -> Iterator[tuple[str, xr.Dataset]]:
     settings: dict[str, Any] = {"rng": SEED, "progress": progress}
 
     kernel = two_lobes(2.0)
-    k = dispersion_relation(tanh_block(kernel, -0.6)).leading().k
+    k = leading_wavenumber(tanh_block(kernel, -0.6))
     blocks = lambda mu: tanh_block(kernel, gain_for(kernel, k, mu))  # noqa: E731
     run = sweep(blocks, {"mu": mu}, depth=100_000, **settings)
     theory = [standing_wave(blocks(m), k) for m in mu]
     yield "standing", _series(run, {"R": _mode(run, k)}, {"R": [wave.amplitude for wave in theory]})
 
     kernel_t = one_lobe(1.0)
-    k_t = dispersion_relation(tanh_block(kernel_t, -1.2)).leading().k
+    k_t = leading_wavenumber(tanh_block(kernel_t, -1.2))
     blocks = lambda mu: tanh_block(kernel_t, gain_for(kernel_t, k_t, mu))  # noqa: E731
     run = sweep(blocks, {"mu": mu}, depth=100_000, **settings)
     theory = [travelling_wave(blocks(m), k_t) for m in mu]
@@ -211,8 +218,7 @@ def _wave_map(make: Callable[..., Block], wave: Callable, grid: Grid, progress: 
 
     def predict(*point: float) -> dict[str, float]:
         block = make(*point)
-        leading = dispersion_relation(block).leading()
-        saturated = wave(block, leading.k)
+        saturated = wave(block, leading_wavenumber(block))
         return {"amplitude_theory": saturated.amplitude, "phase_advance_theory": saturated.phase_advance}
 
     run = sweep(make, grid, depth=DEPTH, rng=SEED, progress=progress).drop_vars("state")
