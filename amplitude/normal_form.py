@@ -1,52 +1,32 @@
 """Normal forms of any order for any block (the general method, derived).
 
 The invariant manifold of the critical modes is parameterised by their amplitudes z, X(z) = a + Σ_m X_m z^m, and
-the block acts on it as z⁺ = f(z). Both follow, order by order, from X(f(z)) = F(X(z)):
-
-    [Λ^m I − J(k(m))] X_m + Σ_s v_s f_{s,m} = (F(X))_m − (X(f))_m, both without X_m and f_{s,m}.
-
-A monomial stays in f_s if it is resonant, k(m) ≡ k_s and Λ̂^m ≈ Λ̂_s with Λ̂ = Λ/|Λ|; the rest is removed by X_m.
+the block acts on it as z⁺ = f(z). Both follow, order by order, from X(f(z)) = F(X(z)) (`amplitude.manifold`).
 Wavenumbers count modulo N, so lattice resonances are part of the form.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from amplitude.monomials import Monomials
-from amplitude.potential import plot_potential
+from amplitude.manifold import feature_gauge, place_of, solve, variables_of, with_mirror_images
+from amplitude.nodes import Grading
 from amplitude.reduced import ReducedMap, Solution
-from amplitude.series import BlockSeries, Grading
-from dispersion import ArgumentError, Block, Dispersion, ExclusionError, LayerNorm, Mode, dispersion_relation
-from dispersion.eigen import TOLERANCE
+from amplitude.steady import solutions
+from dispersion import ArgumentError, Block, Dispersion, ExclusionError, Mode, dispersion_relation
 from dispersion.errors import whole_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-RESONANCE = 0.05
-"""|Λ̂^m − Λ̂_s| up to which a monomial of the right wavenumber is kept in the normal form."""
-
-
-@dataclass(frozen=True, eq=False)
-class Variable:
-    """One variable of the form: the amplitude of a mode (k, Λ, v, w), or the conjugate of one.
-
-    k : (D,) wavenumber; mode : number of the mode it belongs to; conjugate : the number of the variable that is its
-    complex conjugate, its own for a real amplitude.
-    """
-
-    k: tuple[int, ...]
-    multiplier: complex
-    right: NDArray[np.complex128]
-    left: NDArray[np.complex128]
-    mode: int
-    conjugate: int
+PERSISTS = 0.5
+"""Relative change of the moduli from two orders less up to which a steady state counts as the same one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +58,7 @@ class NormalForm:
     def cubic(self) -> complex:
         """c_1 of z⁺ = Λz + c_1|z|²z + …, for the first mode; the coefficient of z³ for a real amplitude."""
         exponents = [0] * self.map.table.variables
-        exponents[0] = 2 if self.map.complex_modes[0] else 3
-        if self.map.complex_modes[0]:
-            exponents[1] = 1
+        exponents[:2] = (2, 1) if self.map.complex_modes[0] else (3, *exponents[1:2])
         return self.coefficients[0].get(tuple(exponents), 0j)
 
     @property
@@ -90,18 +68,56 @@ class NormalForm:
         return (-self.cubic * abs(multiplier) / multiplier).real > 0
 
     @property
+    def growing(self) -> bool:
+        """Whether one of the modes grows: |Λ| > 1."""
+        return any(abs(mode.multiplier) > 1 for mode in self.modes)
+
+    @cached_property
     def solutions(self) -> tuple[Solution, ...]:
-        """Every nonzero state of f that is steady up to phases (see `Solution`), smallest first."""
-        return self.map.solutions
+        """Every nonzero state of f that is found to be steady up to phases (see `Solution`), smallest first."""
+        return solutions(self.map)
+
+    @cached_property
+    def stable_solutions(self) -> tuple[Solution, ...]:
+        """The stable states among `solutions`, smallest first, without artefacts of the truncation.
+
+        From order 5 on those count that the form of two orders less has as well, to half their size; if it has none
+        of them, all count where a mode grows, and none where nothing does.
+        """
+        stable = tuple(solution for solution in self.solutions if solution.stable)
+        if self.order < 5 or not stable:
+            return stable
+        lower = self.truncated(self.order - 2).solutions
+        lasting = tuple(s for s in stable if any(_gap(s, other) <= PERSISTS for other in lower))
+        return lasting or (stable if self.growing else ())
 
     @property
     def solution(self) -> Solution | None:
-        """The smallest stable nonzero state, or None if there is none."""
-        return next((solution for solution in self.solutions if solution.stable), None)
+        """The smallest of `stable_solutions`, or None if there is none."""
+        return next(iter(self.stable_solutions), None)
+
+    @property
+    def regime(self) -> str:
+        """What becomes of two modes, one of `amplitude.REGIMES`: 'collapsed' (neither grows nor persists), 'mode 1',
+        'mode 2', 'bistable' (each alone is stable), 'coexistence', or 'undecided': no stable state, or others as well.
+        """
+        if len(self.modes) != 2:
+            raise ExclusionError("modes", f"{len(self.modes)} of them", "a form of two modes")
+        present = {(bool(solution.active[0]), bool(solution.active[1])) for solution in self.stable_solutions}
+        one, two = (True, False), (False, True)
+        verdicts = {
+            frozenset({one}): "mode 1",
+            frozenset({two}): "mode 2",
+            frozenset({one, two}): "bistable",
+            frozenset({(True, True)}): "coexistence",
+        }
+        if not self.growing:
+            return "undecided" if present else "collapsed"
+        return verdicts.get(frozenset(present), "undecided")
 
     @property
     def amplitude(self) -> float | NDArray[np.float64]:
-        """The observable |w_sᴴB_k| of the stable state: the Fourier coefficient B_k (d,) at each mode, projected on its
+        """The observable |w_sᴴB_k| of `solution`: the Fourier coefficient B_k (d,) at each mode, projected on its
         left vector (|B_k| itself for d = 1), all monomials with that wavenumber included.
 
         A number for one mode, (modes,) for several; 0 without a growing mode, NaN where f has no stable state.
@@ -111,7 +127,7 @@ class NormalForm:
 
     @property
     def phase_advance(self) -> float | NDArray[np.float64]:
-        """The phase advance per layer of the stable state, radians; NaN without one. Shaped as `amplitude`."""
+        """The phase advance per layer of `solution`, radians; NaN without one. Shaped as `amplitude`."""
         solution = self.solution
         values = np.full(len(self.modes), np.nan) if solution is None else solution.phase_advances
         return float(values[0]) if len(self.modes) == 1 else values
@@ -119,19 +135,21 @@ class NormalForm:
     def amplitudes_of(self, solution: Solution | None) -> NDArray[np.float64]:
         """(modes,) |w_sᴴB_k| of a `solution`; 0 or NaN for None, as in `amplitude`."""
         if solution is None:
-            growing = any(abs(mode.multiplier) > 1 for mode in self.modes)
-            return np.full(len(self.modes), np.nan if growing else 0.0)
+            return np.full(len(self.modes), np.nan if self.growing else 0.0)
         terms = self.field_coefficients * self.map.monomials_at(solution.z)[:, None]
-        return np.array(
-            [abs(np.vdot(mode.left, terms[self.places == _place(mode, mode.shape)].sum(axis=0))) for mode in self.modes]
-        )
+        parts = [terms[self.places == place_of(mode.k, mode.shape)].sum(axis=0) for mode in self.modes]
+        return np.array([abs(np.vdot(mode.left, part)) for mode, part in zip(self.modes, parts, strict=True)])
 
     def field(self, solution: Solution | None = None, layer: float = 0.0) -> NDArray[np.float64]:
-        """(N, d) the state X(z) of a `solution`, by default the stable one, advanced in phase by `layer` layers."""
+        """(N, d) the state X(z) of a `solution`, by default the smallest stable one, advanced by `layer` layers."""
         solution = self.solution if solution is None else solution
         if solution is None:
             raise ArgumentError("solution", None, "a solution: this form has no stable state")
-        terms = self.field_coefficients * self.map.monomials_at(solution.advanced(layer))[:, None]
+        return self.field_at(solution.advanced(layer))
+
+    def field_at(self, z: ArrayLike) -> NDArray[np.float64]:
+        """(N, d) the state X(z) = a + Σ_m X_m z^m at any amplitudes `z` (modes,)."""
+        terms = self.field_coefficients * self.map.monomials_at(np.asarray(z, dtype=complex))[:, None]
         by_place = np.zeros((self.block.n, self.block.d), dtype=complex)
         np.add.at(by_place, self.places, terms)
         grid = by_place.reshape(*self.block.shape, self.block.d)
@@ -140,7 +158,7 @@ class NormalForm:
 
     def truncated(self, order: int) -> NormalForm:
         """The form cut at a lower `order`; its coefficients are the same."""
-        if not 1 <= whole_number("order", order, 1) <= self.order:
+        if whole_number("order", order, 1) > self.order:
             raise ArgumentError("order", order, f"1 … {self.order}")
         table, lower = self.map.table, self.map.truncated(order)
         kept = table.number_of(lower.table.exponents)
@@ -148,27 +166,53 @@ class NormalForm:
             self.block, self.state, self.modes, order, lower, self.field_coefficients[kept], self.places[kept]
         )
 
-    @property
+    @cached_property
     def error(self) -> float:
-        """Estimate of the relative truncation error of `amplitude`: its change from two orders less to this one.
+        """Estimate of the relative truncation error of `amplitude`: how much the next two orders change it, against
+        the largest of the amplitudes. It takes the form of those orders, computed here.
 
-        NaN where either has no stable state: the form cannot be trusted there.
+        0 without a growing mode or stable state; NaN where one of the two forms has no stable state, or they have
+        different ones: the form cannot be trusted there.
         """
-        if self.order < 5:
+        relation = dispersion_relation(self.block, self.state)
+        here, following = self.solution, _form(self.block, relation, self.modes, self.order + 2)
+        there = following.solution
+        if here is None and there is None and not self.growing:
+            return 0.0
+        if here is None or there is None or _gap(here, there) == np.inf:
             return float("nan")
-        here, before = np.atleast_1d(self.amplitude), np.atleast_1d(self.truncated(self.order - 2).amplitude)
-        scale = np.abs(here).max()
-        return float(np.abs(here - before).max() / scale) if scale > 0 else float(np.nan_to_num(scale, nan=np.nan))
+        before, after = self.amplitudes_of(here), following.amplitudes_of(there)
+        return float(np.abs(after - before).max() / after.max())
 
     def potential(self, R: ArrayLike) -> NDArray[np.float64]:
-        """V(R) = −∫(|f(R)| − R) dR of a single mode, R any shape: minima are stable amplitudes (Eq. 19 at order 3)."""
+        """V(R) = −∫(Re(Λ̂^{-1}f(R)) − R) dR of a single mode, R any shape and sign: minima are stable amplitudes
+        (Eq. 19 at order 3).
+        """
+        if len(self.modes) != 1:
+            raise ExclusionError("modes", f"{len(self.modes)} of them", "a form of one mode")
         return self.map.potential(np.asarray(R, dtype=float))
 
     def plot_potential(self, ax: Axes | None = None) -> Axes:
-        """Draw V(R) of a single mode with its extrema; `ax`: the axes, by default the current ones; returns them."""
-        stationary = {0.0: abs(self.modes[0].multiplier) < 1}
-        smallest = self.solutions[:1]
-        return plot_potential(self.potential, stationary | {abs(s.z[0]): s.stable for s in smallest}, ax)
+        """Draw V(R) of a single mode, its minima as filled dots and its maxima as open ones; `ax`: the axes, by
+        default the current ones; returns them.
+        """
+        import matplotlib.pyplot as plt
+
+        ax = plt.gca() if ax is None else ax
+        unit = np.exp(-1j * np.angle(self.modes[0].multiplier))
+        places = {0.0: abs(self.modes[0].multiplier) < 1}
+        for solution in self.solutions:
+            for R in (abs(solution.z[0]), -abs(solution.z[0])):
+                # on this axis, and not on another ray
+                if abs((unit * self.map(np.array([R + 0j]))[0]).real - R) < 1e-8 * abs(R) and len(places) < 5:
+                    places[R] = solution.stable
+        R = np.linspace(-1.6, 1.6, 401) * (max(map(abs, places)) or 1.0)
+        (line,) = ax.plot(R, self.potential(R))
+        for place, minimum in places.items():
+            face = line.get_color() if minimum else "white"
+            ax.plot([place], self.potential([place]), "o", color=line.get_color(), mfc=face, ms=5, zorder=3)
+        ax.set(xlabel="amplitude $R$", ylabel="potential $V(R)$")
+        return ax
 
 
 def normal_form(
@@ -178,6 +222,7 @@ def normal_form(
 
     modes : one Mode or several, of `dispersion_relation(block, state)`, near critical. Where the kernel is
         symmetric and Λ complex, the mirror image at −k is added: travelling against standing waves.
+    order : highest degree of the terms, at least 1; 3 is cubic.
     state : a, (d,); zero by default. Where LayerNorm makes the mean over features neutral, states count up to it.
     An ExclusionError says if a slaved mode is itself critical; an ArgumentError names what cannot be used.
     """
@@ -187,129 +232,20 @@ def normal_form(
     residual = float(np.abs(gauge @ (block.homogeneous_map(a) - a)).max())
     if residual > 1e-9 * (1 + np.abs(a).max()):
         raise ArgumentError("state", f"{a} with |g(a) − a| = {residual:.2g}", "a fixed point of g")
-    chosen = _with_mirror_images(relation, (modes,) if isinstance(modes, Mode) else tuple(modes))
-    variables = _variables(chosen, block)
+    chosen = with_mirror_images(relation, (modes,) if isinstance(modes, Mode) else tuple(modes))
+    return _form(block, relation, chosen, order)
+
+
+def _form(block: Block, relation: Dispersion, modes: tuple[Mode, ...], order: int) -> NormalForm:
+    variables = variables_of(modes, block.shape)
     grading = Grading(block.shape, tuple(variable.k for variable in variables), order)
-    series, f = _solve(block, relation, grading, variables)
+    X, f = solve(block, relation, grading, variables)
     reduced = ReducedMap(grading.table, f, tuple(variable.conjugate for variable in variables))
-    return NormalForm(block, a, chosen, order, reduced, series.field.values, grading.places())
+    return NormalForm(block, relation.state, modes, order, reduced, X, grading.places())
 
 
-def feature_gauge(block: Block) -> NDArray[np.float64]:
-    """(d, d) the identity, or I − 11ᵀ/d where adding one number to all features of a token passes through the block
-    unchanged: pre-normalisation by LayerNorm in both branches. That number is then neutral at every wavenumber
-    (J(q)1 = 1) and acts on nothing, so the form describes states up to it.
-    """
-    norms = [block.attention_norm] + ([block.feedforward_norm] if block.feedforward is not None else [])
-    if block.placement == "pre" and all(isinstance(norm, LayerNorm) for norm in norms):
-        return np.eye(block.d) - 1 / block.d
-    return np.eye(block.d)
-
-
-def _solve(
-    block: Block, relation: Dispersion, grading: Grading, variables: list[Variable]
-) -> tuple[BlockSeries, NDArray[np.complex128]]:
-    """X (in the series' field) and f (variables, M), order by order."""
-    table, places = grading.table, grading.places()
-    series = BlockSeries(block, relation.state, grading)
-    X, gauge = series.field.values, feature_gauge(block)
-    multipliers = np.array([variable.multiplier for variable in variables])
-    f = np.zeros((len(variables), len(table)), dtype=complex)
-    powers = np.zeros((len(table), len(table)), dtype=complex)  # row n holds the series of f^n
-    linear = np.arange(len(table))[table.degree(1)]
-    for number in linear:
-        (s,) = np.flatnonzero(table.exponents[number])
-        X[number], f[s, number] = gauge @ variables[s].right, variables[s].multiplier
-    powers[linear] = f[[int(np.flatnonzero(table.exponents[number])[0]) for number in linear]]
-    series.update(1)
-    matrices = gauge @ relation.matrices.reshape(-1, block.d, block.d)
-    growth = np.prod(multipliers**table.exponents, axis=1)
-    phase = np.prod((multipliers / np.abs(multipliers)) ** table.exponents, axis=1)
-    for p in range(2, grading.order + 1):
-        degree = table.degree(p)
-        _compose(table, f, powers, p)
-        series.update(p)
-        composed = powers[: degree.start, degree].T @ X[: degree.start]
-        known = series.image.values[degree] @ gauge - composed
-        for number in range(degree.start, degree.stop):
-            resonant = [
-                s
-                for s, variable in enumerate(variables)
-                if _place(variable, grading.shape) == places[number]
-                and abs(phase[number] - variable.multiplier / abs(variable.multiplier)) <= RESONANCE
-            ]
-            X[number], f[resonant, number] = _homological(
-                growth[number], matrices[places[number]], known[number - degree.start], [variables[s] for s in resonant]
-            )
-        powers[linear, degree] = f[[int(np.flatnonzero(table.exponents[number])[0]) for number in linear], degree]
-        series.update(p)
-    return series, f
-
-
-def _homological(
-    growth: complex, J: NDArray[np.complex128], known: NDArray[np.complex128], resonant: list[Variable]
-) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
-    """X_m and f_{s,m} from [Λ^m − J]X_m + Σ_s v_s f_{s,m} = known, w_sᴴX_m = 0 for the resonant s."""
-    d, r = len(J), len(resonant)
-    system = np.zeros((d + r, d + r), dtype=complex)
-    system[:d, :d] = growth * np.eye(d) - J
-    for column, variable in enumerate(resonant, d):
-        system[:d, column], system[column, :d] = variable.right, variable.left.conj()
-    if np.linalg.cond(system) > 1e12:
-        raise ExclusionError("modes", "a slaved mode with the multiplier of a product of modes", "that mode as well")
-    solved = np.linalg.solve(system, np.concatenate([known, np.zeros(r)]))
-    return solved[:d], solved[d:]
-
-
-def _compose(table: Monomials, f: NDArray[np.complex128], powers: NDArray[np.complex128], p: int) -> None:
-    """Degree p of f^n for every n of degree 2 … p: f^n = f^{n'} f_s with f_s known below degree p."""
-    rows = np.arange(len(table))[(table.degrees >= 2) & (table.degrees <= p)]
-    variable, parent = table.parents
-    pairs = table.pairs(p)
-    inner = (table.degrees[pairs.first] >= 1) & (table.degrees[pairs.first] < p)
-    products = powers[parent[rows]][:, pairs.second] * np.where(inner, f[variable[rows]][:, pairs.first], 0)
-    powers[rows, table.degree(p)] = np.add.reduceat(products, pairs.starts, axis=1)
-
-
-def _with_mirror_images(relation: Dispersion, modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
-    if not modes or not all(isinstance(mode, Mode) for mode in modes):
-        raise ArgumentError("modes", [type(mode).__name__ for mode in modes], "one Mode or more")
-    chosen = list(modes)
-    for mode in modes:
-        place = _place(mode, relation.shape)
-        J = relation.matrices.reshape(-1, relation.d, relation.d)[place]
-        if np.abs(J @ mode.right - mode.multiplier * mode.right).max() > 1e-8 * np.abs(J).max():
-            raise ArgumentError(
-                "modes", f"k = {mode.k}, Λ = {mode.multiplier:.6g}", "modes of this block at this state"
-            )
-        if np.isnan(mode.left).any():
-            raise ExclusionError("modes", f"a defective multiplier at k = {mode.k}", "a simple one")
-        mirror = tuple(int(part) for part in -np.atleast_1d(mode.k) % relation.shape)
-        oscillates = abs(mode.multiplier.imag) > TOLERANCE * abs(mode.multiplier)
-        image = replace(mode, k=mirror[0] if len(mirror) == 1 else mirror)
-        if oscillates and not J.imag.any() and _place(image, relation.shape) != place:
-            chosen.append(image)
-    return tuple(chosen)
-
-
-def _variables(modes: tuple[Mode, ...], block: Block) -> list[Variable]:
-    variables: list[Variable] = []
-    for number, mode in enumerate(modes):
-        k = tuple(int(part) % n for part, n in zip(np.atleast_1d(mode.k), block.shape, strict=True))
-        mirror = tuple(-part % n for part, n in zip(k, block.shape, strict=True))
-        place = len(variables)
-        real = k == mirror and abs(mode.multiplier.imag) <= TOLERANCE * abs(mode.multiplier)
-        first = Variable(k, mode.multiplier, mode.right, mode.left, number, place if real else place + 1)
-        variables.append(first)
-        if not real:
-            conjugate = np.conj(mode.multiplier), mode.right.conj(), mode.left.conj()
-            variables.append(Variable(mirror, *conjugate, number, place))
-    taken = [(variable.k, np.round(variable.multiplier, 9)) for variable in variables]
-    if len(set(taken)) < len(taken):
-        raise ArgumentError("modes", "the same mode twice", "different modes")
-    return variables
-
-
-def _place(mode: Mode | Variable, shape: tuple[int, ...]) -> int:
-    """Flat index of the wavenumber of a mode or variable."""
-    return int(np.ravel_multi_index(tuple(np.atleast_1d(mode.k) % np.array(shape)), shape))
+def _gap(one: Solution, other: Solution) -> float:
+    """The largest relative difference of the moduli of two states; inf if other modes are active."""
+    if (one.active != other.active).any():
+        return float("inf")
+    return float(np.abs(np.abs(one.z) - np.abs(other.z)).max() / np.abs(one.z).max())

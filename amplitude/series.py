@@ -48,7 +48,7 @@ class Attention(Node):
             # A_r e^{−iq·r} for the wavenumber of each monomial and each lag r
             q = grid_wavenumbers(grading.shape).reshape(weights.size, -1)[places]
             lags = grid_lags(grading.shape).reshape(weights.size, -1)
-            self.transform = weights.ravel() * np.exp(-1j * q @ lags.T)
+            self.transform: NDArray = weights.ravel() * np.exp(-1j * q @ lags.T)
         else:
             self.transform = np.fft.fftn(weights).ravel()[places][:, None]
         counted = self.two.both.degrees > 0 if lagged else self.two.both.degrees > self.two.one.degrees[self.two.query]
@@ -58,6 +58,9 @@ class Attention(Node):
         self.tilt[0] = 1.0
         self.denominator = np.zeros((len(self.table), 1), dtype=complex)
         self.denominator[0] = 1.0
+        # s̃ = (s, 1), so that a bilinear form in s̃ holds the linear terms that biases of queries and keys make
+        self.lifted = np.zeros((len(self.table), content.shape[-1]), dtype=complex)
+        self.lifted[0] = np.append(seen.values[0], 1.0)
 
     def update(self, p: int) -> None:
         """Logits, their exponential, numerator and denominator of degree p, and the quotient."""
@@ -74,9 +77,8 @@ class Attention(Node):
         self.values[degree] = numerator - self.product(self.denominator, self.values, p)
 
     def _update_logits(self, p: int) -> None:
-        # s̃ = (s, 1), so that a bilinear form in s̃ holds the linear terms that biases of queries and keys make
-        s, degree = np.pad(self.seen.values, ((0, 0), (0, 1))), self.two.both.degree(p)
-        s[0, -1] = 1.0
+        s, degree = self.lifted, self.two.both.degree(p)
+        s[self.table.degree(p), :-1] = self.seen.values[self.table.degree(p)]
         query, key = self.two.query[degree], self.two.key[degree]
         if self.content.ndim == 3:
             theta = np.einsum("md,rde->mre", s, self.content)
@@ -101,7 +103,7 @@ class BlockSeries:
     """
 
     def __init__(self, block: Block, state: NDArray[np.float64], grading: Grading) -> None:
-        self.grading, self.nodes = grading, []
+        self.grading, self.nodes = grading, list[Node]()
         self.field = self._add(Field(grading, block.d, state))
         pre, d = block.placement == "pre", block.d
         seen = self._norm(block.attention_norm if pre else None, self.field)

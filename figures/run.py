@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -16,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dispersion import ArgumentError
-from figures import NAMES
+from figures import NAMES, NEEDS_TORCH
 from figures.files import write_data
 from figures.report import Claim, write_report
 from figures.style import save, style
@@ -52,7 +53,21 @@ def load(name: str) -> FigureModule:
     """The module of the figure `name`; an ArgumentError lists those that exist."""
     if name not in NAMES:
         raise ArgumentError("figure", repr(name), ", ".join(NAMES))
+    if name in NEEDS_TORCH and not _has_torch():
+        raise ArgumentError("figure", f"{name!r} without PyTorch", "an installation with the extra [torch]")
     return cast(FigureModule, import_module(f"figures.{name}"))
+
+
+def _available() -> list[str]:
+    """The figures that can be made here, after saying which cannot."""
+    missing = [name for name in NAMES if name in NEEDS_TORCH and not _has_torch()]
+    if missing:
+        print(f"left out, for they need PyTorch (the extra [torch]): {', '.join(missing)}", flush=True)
+    return [name for name in NAMES if name not in missing]
+
+
+def _has_torch() -> bool:
+    return find_spec("torch") is not None
 
 
 def figure_of(module: FigureModule, data: xr.DataTree) -> Figure:
@@ -71,7 +86,7 @@ def run(names: Sequence[str], out: str | os.PathLike[str], quick: bool = False, 
     The report is brought up to date after each figure: an interruption loses only the one in the making.
     An ArgumentError, before anything is computed, names a figure or folder that cannot be used.
     """
-    modules = [load(name) for name in dict.fromkeys(names or NAMES)]
+    modules = [load(name) for name in dict.fromkeys(names or _available())]
     folder = _writable(Path(out))
     claims: list[Claim] = []
     settings: dict[str, object] = {"figures": [], "quick": quick}

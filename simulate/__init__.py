@@ -1,5 +1,6 @@
 """Iterated maps on a ring of tokens: trajectories, observables and parameter sweeps."""
 
+from simulate.fields import cluster_separation, grid_fourier, project, rotation, token_clusters, turn
 from simulate.observables import (
     amplitude,
     cluster_values,
@@ -13,22 +14,29 @@ from simulate.observables import (
 from simulate.settle import STATUS
 from simulate.store import load, save
 from simulate.sweeps import SweepInterrupted, sweep
-from simulate.trajectory import Trajectory, iterate
+from simulate.trajectory import Trajectory, iterate, iterate_many
 
 __all__ = [
     "STATUS",
     "SweepInterrupted",
     "Trajectory",
     "amplitude",
+    "cluster_separation",
     "cluster_values",
     "clusters",
     "dominant_wavenumber",
     "fourier",
+    "grid_fourier",
     "heterogeneity",
     "iterate",
+    "iterate_many",
     "load",
     "phase_advance",
+    "project",
+    "rotation",
     "save",
     "spectrum",
     "sweep",
+    "token_clusters",
+    "turn",
 ]

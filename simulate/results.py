@@ -1,136 +1,144 @@
-"""The dataset of a sweep: its variables, their meaning, and how outcomes enter it."""
+"""What a sweep records at each point: the variables, their dimensions and their meaning."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simulate import observables
-from simulate.linear import Critical
-from simulate.settle import DIVERGED, FAILED, NOT_RUN, STATUS, Outcome
-
-if TYPE_CHECKING:
-    from xarray import Dataset
+from simulate.engines import ENGINES
+from simulate.settle import NOT_RUN, STATUS
 
 Columns = dict[str, tuple[tuple[str, ...], Any, str, str]]
 
 COLUMNS: Columns = {
-    # name: trailing dimensions, type, units, long name
-    "state": (("token",), float, "1", "last state x_j; the last admissible one of a diverged point"),
-    "spectrum": (("k",), float, "1", "modulus |B_k| of the Fourier amplitude, B_k = fft(x)_k/N"),
-    "wavenumber": ((), np.int32, "1", "dominant wavenumber k >= 1, 0 if homogeneous, -1 if there is no state"),
+    # name: trailing dimensions, type, units, long name. No 'feature' for d = 1; 'axis' on a torus only; 'k' is
+    # k_1, …, k_D on a torus
+    "state": (("token", "feature"), float, "1", "last state x_j; the last admissible one of a diverged point"),
+    "spectrum": (("k", "feature"), float, "1", "modulus |B_k| of the Fourier amplitude, B_k = fft(x)_k/N"),
+    "wavenumber": (("axis",), np.int32, "1", "dominant wavenumber k >= 1, 0 if homogeneous, -1 if there is no state"),
     "amplitude": ((), float, "1", "|B_k| at the dominant wavenumber"),
     "phase_advance": ((), float, "rad", "arg(B_k after/B_k before) at the dominant wavenumber, last layer"),
-    "critical_wavenumber": ((), np.int32, "1", "wavenumber of the leading multiplier at x = 0, -1 if undefined"),
+    "critical_wavenumber": (("axis",), np.int32, "1", "wavenumber of the leading multiplier at x = 0, -1 if undefined"),
     "critical_modulus": ((), float, "1", "modulus of the leading multiplier at x = 0"),
     "critical_phase": ((), float, "rad", "argument of the leading multiplier at x = 0"),
-    "critical_amplitude": ((), float, "1", "|B_k| at the critical wavenumber"),
-    "critical_phase_advance": ((), float, "rad", "arg(B_k after/B_k before) at the critical wavenumber, last layer"),
-    "mean": ((), float, "1", "average over tokens"),
-    "cluster_low": ((), float, "1", "mean of the tokens below the mid-range (min + max)/2"),
-    "cluster_high": ((), float, "1", "mean of the tokens at or above the mid-range (min + max)/2"),
+    "critical_amplitude": ((), float, "1", "|w* B_k| at the critical wavenumber, w the critical left vector"),
+    "critical_phase_advance": ((), float, "rad", "arg(w* B_k after/w* B_k before) at the critical wavenumber, last layer"),
+    "mean": (("feature",), float, "1", "average over tokens"),
+    "cluster_low": (("feature",), float, "1", "mean of the tokens below the mid-range (min + max)/2"),
+    "cluster_high": (("feature",), float, "1", "mean of the tokens at or above the mid-range (min + max)/2"),
+    "heterogeneity": ((), float, "1", "|X - mean|/|X|, small at rank collapse"),
+    "cluster_count": ((), np.int32, "1", "number of clusters of tokens, -1 if there is no state"),
+    "cluster_separation": ((), float, "1", "smallest distance between two cluster means, 0 for one cluster"),
     "layers": ((), np.int64, "1", "layers applied"),
     "status": ((), np.int8, "1", "how the point ended"),
+    "engine": ((), np.int8, "1", "what iterated the point, -1 for nothing"),
     "reason": ((), object, "1", "why the point failed, else empty"),
 }
 
-RESERVED = {*COLUMNS, "k", "token", "start"}
-"""Names that a swept parameter cannot have."""
+ALWAYS = ("layers", "status", "engine", "reason")
+"""Recorded whatever is measured."""
+
+ON_REQUEST = ("cluster_count", "cluster_separation")
+"""Measured only when named."""
+
+DEFAULT = tuple(name for name in COLUMNS if name not in (*ALWAYS, *ON_REQUEST))
+
+RESERVED = {*COLUMNS, "k", "token", "feature", "axis", "start"}
+"""Names that a swept parameter or a measure cannot have."""
 
 
-class Table:
-    """Outcomes of `points` points of N tokens, one row each, until they become a dataset."""
+@dataclass(frozen=True)
+class Column:
+    """One variable: its dimensions beyond the swept ones, their sizes, type, and attributes."""
 
-    def __init__(self, points: int, n: int) -> None:
-        self.points, self.n = points, n
-        self.columns: dict[str, NDArray] = {}
-        for name, (tail, kind, _, _) in COLUMNS.items():
-            empty = {float: np.nan, object: ""}.get(kind, 0 if name == "layers" else -1)
-            self.columns[name] = np.full((points, *(self._size(dim) for dim in tail)), empty, dtype=kind)
-        self.status[:] = NOT_RUN
-
-    @staticmethod
-    def bytes_needed(points: int, n: int) -> int:
-        """Bytes of a table, counted twice: once more while the dataset is written."""
-        return 2 * 8 * points * (n + n // 2 + 1 + len(COLUMNS))
+    dims: tuple[str, ...]
+    sizes: tuple[int, ...]
+    kind: Any
+    units: str
+    long_name: str
+    fill: Any
 
     @property
-    def status(self) -> NDArray[np.int8]:
-        """(points,) positions in `simulate.STATUS`."""
-        return self.columns["status"]
+    def bytes_each(self) -> int:
+        """Bytes of one point."""
+        return int(np.dtype(self.kind).itemsize * np.prod(self.sizes, dtype=np.int64))
 
-    def fail(self, reasons: Mapping[int, str]) -> None:
-        """Mark the points that are keys as failed, with the reasons."""
-        for point, reason in reasons.items():
-            self.status[point] = FAILED
-            self.columns["reason"][point] = reason
+    def blank(self, points: int) -> NDArray:
+        """(points, *sizes) of what stands where there is nothing."""
+        return np.full((points, *self.sizes), self.fill, dtype=self.kind)
 
-    def enter(self, points: NDArray[np.int64], outcome: Outcome, critical: Critical) -> None:
-        """Measure the outcomes of `points`; a diverged one has only its state and linear theory."""
-        state, before = outcome.states, outcome.previous
-        moduli = observables.spectrum(state)
-        dominant = observables.dominant_of_spectrum(moduli)
-        rows = np.arange(len(points))
-        lowest, highest = observables.cluster_values(state).T
-        measured = {
-            "spectrum": moduli,
-            "wavenumber": dominant,
-            "amplitude": moduli[rows, dominant],
-            "phase_advance": observables.phase_advance(before, state, dominant),
-            "critical_amplitude": np.where(critical.k < 0, np.nan, moduli[rows, critical.k]),
-            "critical_phase_advance": np.where(
-                critical.k < 0, np.nan, observables.phase_advance(before, state, critical.k)
-            ),
-            "mean": state.mean(axis=1),
-            "cluster_low": lowest,
-            "cluster_high": highest,
+
+@dataclass(frozen=True)
+class Layout:
+    """Sizes of what is recorded: `shape` of the ring or torus of tokens, `d` features, spectrum of a `real` ring."""
+
+    shape: tuple[int, ...]
+    d: int
+
+    @property
+    def n(self) -> int:
+        """Number of tokens."""
+        return int(np.prod(self.shape))
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Length of each dimension beyond the swept ones."""
+        ring = len(self.shape) == 1
+        waves = {"k": self.n // 2 + 1} if ring else {f"k_{axis + 1}": size for axis, size in enumerate(self.shape)}
+        return {
+            "token": self.n,
+            **waves,
+            **({} if self.d == 1 else {"feature": self.d}),
+            **({} if ring else {"axis": len(self.shape)}),
         }
-        alive = outcome.status != DIVERGED
-        for name, values in measured.items():
-            self.columns[name][points[alive]] = values[alive]
-        known = {
-            "state": state,
-            "layers": outcome.layers,
-            "status": outcome.status,
-            "critical_wavenumber": critical.k,
-            "critical_modulus": np.abs(critical.multiplier),
-            "critical_phase": np.angle(critical.multiplier),
-        }
-        for name, values in known.items():
-            self.columns[name][points] = values
 
-    def dataset(
-        self, axes: Mapping[str, NDArray], settings: Mapping[str, Any], start: NDArray[np.float64] | None
-    ) -> Dataset:
-        """The dataset over the swept parameters `axes`; `start` are given start states, if any."""
-        import xarray
+    def column(self, name: str) -> Column:
+        """One of COLUMNS on this layout."""
+        tail, kind, units, long_name = COLUMNS[name]
+        sizes = self.sizes
+        waves = [dim for dim in sizes if dim.startswith("k")]
+        dims = tuple(dim for part in tail for dim in (waves if part == "k" else [part]) if dim in sizes)
+        fills = {"status": NOT_RUN, "layers": 0}
+        fill = fills.get(name, {float: np.nan, object: ""}.get(kind, -1))
+        return Column(dims, tuple(sizes[dim] for dim in dims), kind, units, long_name, fill)
 
-        shape = tuple(map(len, axes.values()))
-        variables = {}
-        for name, (tail, _, units, long_name) in COLUMNS.items():
-            values = self.columns[name]
-            attributes = {"long_name": long_name, "units": units}
-            if name == "status":
-                meanings = " ".join(word.replace(" ", "_") for word in STATUS)
-                flags = {"flag_values": np.arange(len(STATUS), dtype=np.int8), "flag_meanings": meanings}
-                attributes |= flags  # type: ignore[arg-type]
-            variables[name] = ((*axes, *tail), values.reshape(*shape, *values.shape[1:]), attributes)
-        if start is not None:
-            dims = (*axes, "token") if start.ndim > 1 else ("token",)
-            variables["start"] = (dims, start, {"long_name": "start state x_j", "units": "1"})
-        coordinates: dict[str, Any] = {name: (name, values, {"long_name": name}) for name, values in axes.items()}
-        for dim, long_name in {"k": "wavenumber, q = 2 pi k/N", "token": "token"}.items():
-            coordinates[dim] = (dim, np.arange(self._size(dim)), {"long_name": long_name, "units": "1"})
-        title = f"Iterated scalar Transformer block over {', '.join(axes)}"
-        return xarray.Dataset(variables, coordinates, {"title": title, **settings, **versions()})
+    def columns(self, names: Iterable[str]) -> dict[str, Column]:
+        """The columns `names` and those that are always there, by name in the order of COLUMNS."""
+        wanted = {*names, *ALWAYS}
+        return {name: self.column(name) for name in COLUMNS if name in wanted}
 
-    def _size(self, dim: str) -> int:
-        return {"token": self.n, "k": self.n // 2 + 1}[dim]
+
+def custom_column(name: str, sizes: tuple[int, ...]) -> Column:
+    """What a function measures under `name`: arrays of these `sizes`."""
+    dims = tuple(f"{name}_{axis}" for axis in range(len(sizes)))
+    return Column(dims, sizes, float, "1", f"measured {name}", np.nan)
+
+
+def attributes(name: str, column: Column) -> dict[str, Any]:
+    """The attributes of a variable."""
+    found: dict[str, Any] = {"long_name": column.long_name, "units": column.units}
+    flags = {"status": STATUS, "engine": ENGINES}
+    if name in flags:
+        words = " ".join(word.replace(" ", "_") for word in flags[name])
+        found |= {"flag_values": np.arange(len(flags[name]), dtype=np.int8), "flag_meanings": words}
+    return found
+
+
+def coordinates(axes: Mapping[str, NDArray], layout: Layout, used: Iterable[str]) -> dict[str, tuple]:
+    """(dimension, values, attributes) of each coordinate: the swept ones, and those `used` of the layout."""
+    names = {"token": "token", "feature": "feature", "axis": "axis of the torus"}
+    found: dict[str, tuple] = {name: (name, values, {"long_name": name}) for name, values in axes.items()}
+    for dim, size in layout.sizes.items():
+        if dim in used:
+            long_name = names.get(dim, "wavenumber, q = 2 pi k/N")
+            found[dim] = (dim, np.arange(size), {"long_name": long_name, "units": "1"})
+    return found
 
 
 def versions() -> dict[str, str]:

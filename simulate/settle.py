@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dispersion import ArgumentError
 from dispersion.errors import real_number
-from simulate._engine import Batch, Parameters
+from simulate.engines import System
 
 CHECK = 64
 """Layers between two checks; even, so that a state alternating from layer to layer looks steady."""
@@ -46,10 +46,11 @@ class Check:
     turn: NDArray[np.float64]
 
     @classmethod
-    def of(cls, states: NDArray[np.float64], previous: NDArray[np.float64]) -> Check:
-        """From states (P, N, d) and those one layer earlier."""
-        n = states.shape[1]
-        after, before = np.fft.rfft(states, axis=1) / n, np.fft.rfft(previous, axis=1) / n
+    def of(
+        cls, states: NDArray[np.float64], previous: NDArray[np.float64], shape: tuple[int, ...] | None = None
+    ) -> Check:
+        """From states (P, N, d) and those one layer earlier; `shape` of the torus, by default a ring."""
+        after, before = (_modes(x, shape or x.shape[1:2]) for x in (states, previous))
         moduli = np.abs(after)
         turned = np.conj(before) * after
         drift = np.abs(turned.imag) / np.maximum(np.abs(before), np.finfo(float).tiny)
@@ -71,9 +72,16 @@ class Check:
         return Check(self.moduli[points], self.scale[points], self.drift[points], self.turn[points])
 
 
+def _modes(x: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.complex128]:
+    """(P, K, d) X_k of states `x` (P, N, d), one of each pair ±k on most axes, k = 0 first."""
+    points, n, d = x.shape
+    modes = np.fft.rfftn(x.reshape(points, *shape, d), axes=tuple(range(1, 1 + len(shape)))) / n
+    return modes.reshape(points, -1, d)
+
+
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """How P points ended: states and previous (P, N), layers (P,) applied, status (P,) numbers of STATUS."""
+    """How P points ended: states and previous (P, N, d), layers (P,) applied, status (P,) numbers of STATUS."""
 
     states: NDArray[np.float64]
     previous: NDArray[np.float64]
@@ -82,33 +90,35 @@ class Outcome:
 
 
 def evolve(
-    parameters: Parameters,
+    system: System,
     starts: NDArray[np.float64],
     depth: int,
     tolerance: float,
     progress: Callable[[int], object] = lambda layers: None,
+    shape: tuple[int, ...] | None = None,
 ) -> Outcome:
-    """Iterate P points from `starts` (P, N) for `depth` layers, each only until it settles or diverges.
+    """Iterate P points from `starts` (P, N, d) for `depth` layers, each only until it settles or diverges.
 
-    tolerance : of the early stop; 0 turns it off. progress : told the layers done or no longer needed.
+    system : maps the points. tolerance : of the early stop; 0 turns it off. progress : told the layers done or no
+    longer needed. shape : of the torus, by default a ring.
     """
     points = len(starts)
     states, previous = starts.copy(), starts.copy()
     layers, status = np.zeros(points, dtype=np.int64), np.full(points, UNSETTLED, dtype=np.int8)
-    status[~((starts**2).max(axis=1) <= parameters.limit)] = DIVERGED
+    status[~system.admissible(starts)] = DIVERGED
     running = np.flatnonzero(status == UNSETTLED)
     progress(depth * (points - len(running)))
-    done, last = 0, Check.of(starts[running][..., None], starts[running][..., None])
+    done, last = 0, Check.of(starts[running], starts[running], shape)
     while done < depth and len(running):
-        batch, base, members = Batch(parameters.take(running), states[running]), done, running
+        engine, base, members = system.take(running).begin(states[running]), done, running
         inside = np.arange(len(running))
-        # The batch is packed anew once a quarter of its lanes are idle.
+        # The batch is packed anew once a quarter of it is idle.
         while done < depth and 4 * len(inside) > 3 * len(members):
             chunk = min(CHECK, depth - done)
-            batch.advance(chunk)
+            engine.advance(chunk)
             done += chunk
-            now, before, steps = batch.states, batch.previous, batch.steps + base
-            check = Check.of(now[inside][..., None], before[inside][..., None])
+            now, before, steps = engine.states, engine.previous, engine.steps + base
+            check = Check.of(now[inside], before[inside], shape)
             diverged = steps[inside] < done
             finished = diverged | (done == depth)
             if tolerance > 0 and chunk == CHECK:
@@ -122,7 +132,7 @@ def evolve(
             progress(chunk * int((~finished).sum()) + (depth - done + chunk) * len(gone))
             inside, last = inside[~finished], check.take(~finished)
         running = members[inside]
-        states[running] = batch.states[inside]
+        states[running], previous[running] = engine.states[inside], engine.previous[inside]
     return Outcome(states, previous, layers, status)
 
 

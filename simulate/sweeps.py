@@ -5,32 +5,33 @@ from __future__ import annotations
 import inspect
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.random import Generator, SeedSequence
 from numpy.typing import ArrayLike, NDArray
 
-from dispersion import ArgumentError, Block
+from dispersion import ArgumentError
 from dispersion.errors import frozen_array, real_number, whole_number
-from simulate._engine import pack
-from simulate.linear import critical_modes
-from simulate.results import RESERVED, Table
-from simulate.settle import NOT_RUN, evolve, stop_tolerance
-from simulate.store import check_writable, save
+from simulate.assemble import Result
+from simulate.engines import Model, shape_of
+from simulate.identity import digest, settings_of
+from simulate.journal import Journal, Memory, Store, journal_folder
+from simulate.measures import Measure, Measures
+from simulate.memory import check_memory
+from simulate.points import Part, Plan, Start, StartFunction, build
+from simulate.results import RESERVED, Layout, versions
+from simulate.settle import stop_tolerance
+from simulate.spread import jobs_of, parts, piece_size
+from simulate.store import check_writable, load, write
 
 if TYPE_CHECKING:
     from xarray import Dataset
 
 GROUP = 2048
-"""Points iterated together; Ctrl-C keeps the groups already finished."""
-
-MEMORY_SHARE = 0.8
-"""Part of the available memory that a sweep may take."""
-
-StartFunction = Callable[[Block, Generator], ArrayLike]
-Start = float | NDArray[np.float64] | StartFunction
+"""Points iterated together at most; Ctrl-C keeps the groups already finished."""
 
 
 class SweepInterrupted(UserWarning):
@@ -38,7 +39,7 @@ class SweepInterrupted(UserWarning):
 
 
 def sweep(
-    make_block: Callable[..., Block],
+    make_block: Callable[..., Model],
     parameters: Mapping[str, ArrayLike],
     depth: int = 5000,
     start: ArrayLike | StartFunction = 1e-3,
@@ -46,100 +47,99 @@ def sweep(
     tolerance: float | None = 1e-12,
     path: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
+    measure: Measure = None,
+    resume: bool = False,
+    lazy: bool = False,
+    n_jobs: int | None = None,
+    backend: str | None = None,
+    group: int | None = None,
 ) -> Dataset:
     """Iterate `make_block(**point)` at every point of a grid of parameters, on all cores.
 
-    make_block : returns a d = 1 Block; all must have one N and one activation. A ValueError it
-        raises marks that point as failed, with the reason.
+    make_block : returns a Block or Chain; all must have the same tokens and features, and those of one feature
+        one activation. A ValueError it raises marks that point as failed, with the reason.
     parameters : name → values, one axis of numbers or strings; one dimension each, in this order.
     depth : layers. tolerance : of the early stop (see simulate.settle); None or 0 turns it off.
-    start : a number, the standard deviation of a normal draw at each point; states (N,) for all
-        points or (*sweep shape, N); or a function of (block, generator) that returns (N,).
+    start : a number, the standard deviation of a normal draw at each point; states (N, d) for all
+        points or (*sweep shape, N, d), without the last axis for d = 1; or a function of (block, generator) that
+        returns (N, d).
     rng : the seed, a whole number. Point number p (C order) draws from
         numpy.random.default_rng(SeedSequence(rng, spawn_key=(p,))), whatever the other points.
-    path : a netCDF file for the result. progress : a bar on stderr; None shows it on a terminal only.
+    path : a netCDF file for the result; finished groups of points gather in the folder `path`.parts until then.
+    progress : a bar on stderr; None shows it on a terminal only.
+    measure : names of simulate.results.COLUMNS, or a function from the Trajectory of a point, its last state alone
+        recorded, to {name: number or array}, or a list of both. By default all names but the slow ones.
+    resume : go on with an unfinished sweep at `path`, or return a finished one, if it was the same call.
+    lazy : open the file instead of reading it, for results larger than the memory; `path` is needed.
+    n_jobs, backend : as of joblib.Parallel. By default, and outside of joblib.parallel_config, this process.
+    group : points iterated, and sent to a worker, together. It changes no result.
 
-    Returns a dataset with the variables of simulate.results.COLUMNS. Ctrl-C ends the sweep early:
-    points not reached have the status 'not run' and the attribute `interrupted` is 1. An
-    ArgumentError names what cannot be used; a sweep that would need more than 80 % of the available
-    memory, or of which no point could be built, is refused.
+    Returns a dataset with `measure`d variables, status, layers, engine and reason. Ctrl-C ends the sweep early:
+    points not reached have the status 'not run' and the attribute `interrupted` is 1. After kill -9 no finished
+    group is lost. An ArgumentError names what cannot be used; a sweep that would need more than 80 % of the
+    available memory, or of which no point could be built, is refused.
     """
     axes = _axes(make_block, parameters)
-    shape = tuple(map(len, axes.values()))
-    points = int(np.prod(shape))
+    points = int(np.prod([len(values) for values in axes.values()]))
     depth, seed = whole_number("depth", depth, 1), whole_number("rng", rng, 0)
-    tolerance = stop_tolerance(tolerance)
+    tolerance, measures = stop_tolerance(tolerance), Measures.of(measure)
+    group = None if group is None else whole_number("group", group, 1)
+    if path is None and (resume or lazy):
+        raise ArgumentError("path", None, "a file, for resume=True and lazy=True")
     if path is not None:
         check_writable(path)
-    table: Table | None = None
-    failed: dict[int, str] = {}
+    jobs = jobs_of(n_jobs, backend)
+    first = _first_block(make_block, axes)
+    layout = Layout(shape_of(first), first.d)
+    checked = _checked_start(start, tuple(map(len, axes.values())), layout)
+    each = isinstance(checked, np.ndarray) and checked.ndim > 2
+    plan = Plan(make_block, axes, depth, tolerance, seed, None if each else checked, measures, layout)
+    starts = checked.reshape(points, layout.n, layout.d) if each else None  # type: ignore[union-attr]
+    settings = settings_of(plan, checked, first)
+    done = _finished(path, settings) if resume and path is not None else False
+    if done:
+        return load(path, lazy)  # type: ignore[arg-type]
+    size = group or piece_size(plan, first, points, jobs, GROUP)
+    columns = layout.columns(measures.names)
+    check_memory(first, points, size * jobs.working, columns, in_memory=not lazy)
+    store: Store = Memory(points, columns) if path is None else Journal(path, points, columns, settings, resume)
     interrupted = False
     with _bar(points * depth, progress) as bar:
+        bar.update(depth * int(store.done.sum()))
         try:
-            for first in range(0, points, GROUP):
-                blocks, reasons = _build(make_block, axes, range(first, min(first + GROUP, points)))
-                failed |= reasons
-                bar.update(depth * len(reasons))
-                if not blocks:
-                    continue
-                if table is None:
-                    n = next(iter(blocks.values())).n
-                    _check_memory(points, n)
-                    start = _checked_start(start, shape, n)
-                    table = Table(points, n)
-                failed |= _run(table, blocks, start, seed, depth, tolerance, bar.update)  # type: ignore[arg-type]
+            with closing(parts(plan, _ranges(store.done, size), starts, jobs, bar.update)) as finished:
+                _gather(finished, store, bar)
         except KeyboardInterrupt:
-            if table is None:
+            if not store.done.any():
                 raise
             interrupted = True
-    if table is None:
-        raise ArgumentError("make_block", f"no usable point ({failed[0]})", "a function that works at some point")
-    table.fail(failed)
-    settings = {
-        "depth": depth,
-        "tolerance": tolerance,
-        "seed": seed,
-        "start": f"array {start.shape}" if isinstance(start, np.ndarray) else _name(start),
-        "make_block": _name(make_block),
-        "interrupted": int(interrupted),
-    }
-    dataset = table.dataset(axes, settings, start if isinstance(start, np.ndarray) else None)
-    if path is not None:
-        save(dataset, path)
+    given = checked if isinstance(checked, np.ndarray) else None
+    result = Result(store, axes, layout, _attributes(plan, checked, settings, interrupted), given)
+    dataset = result.dataset() if path is None else load(write(result, path), lazy)
     if interrupted:
-        left = int((table.status == NOT_RUN).sum())
+        left = int((~store.done).sum())
         warnings.warn(f"sweep interrupted: {left} of {points} points not run", SweepInterrupted, stacklevel=2)
+    elif isinstance(store, Journal):
+        store.remove()
     return dataset
 
 
-def _run(
-    table: Table,
-    blocks: dict[int, Block],
-    start: Start,
-    seed: int,
-    depth: int,
-    tolerance: float,
-    progress: Callable[[int], object],
-) -> dict[int, str]:
-    """Iterate the blocks of one group, keyed by point, and enter their outcomes; failures by point."""
-    starts: dict[int, NDArray[np.float64]] = {}
-    reasons: dict[int, str] = {}
-    for point, block in blocks.items():
-        if block.n != table.n:
-            raise ArgumentError(f"block of point {point}", f"N = {block.n}", f"N = {table.n} at every point")
-        try:
-            starts[point] = _start_state(start, block, point, seed)
-        except ValueError as error:
-            reasons[point] = str(error)
-    if starts:
-        packed = pack([blocks[point] for point in starts], [f"block of point {point}" for point in starts])
-        outcome = evolve(packed, np.array(list(starts.values())), depth, tolerance, progress)
-        table.enter(np.array(list(starts)), outcome, critical_modes(packed))
-    progress(depth * len(reasons))
-    return reasons
+def _gather(finished: Iterator[Part], store: Store, bar: Any) -> None:
+    for part in finished:
+        store.put(part)
+        bar.refresh()
 
 
-def _axes(make_block: Callable[..., Block], parameters: Mapping[str, ArrayLike]) -> dict[str, NDArray]:
+def _ranges(done: NDArray[np.bool_], size: int) -> Iterator[tuple[int, int]]:
+    """Ranges of at most `size` points that are not `done`."""
+    left = np.flatnonzero(~done)
+    for run in np.split(left, np.flatnonzero(np.diff(left) > 1) + 1):
+        for begin in range(0, len(run), size):
+            piece = run[begin : begin + size]
+            yield int(piece[0]), int(piece[-1]) + 1
+
+
+def _axes(make_block: Callable[..., Model], parameters: Mapping[str, ArrayLike]) -> dict[str, NDArray]:
     """The swept values by name, checked."""
     if not isinstance(parameters, Mapping) or not parameters:
         raise ArgumentError("parameters", repr(parameters), "{name: values, …} with one name or more")
@@ -162,67 +162,58 @@ def _axes(make_block: Callable[..., Block], parameters: Mapping[str, ArrayLike])
     return axes
 
 
-def _build(
-    make_block: Callable[..., Block], axes: dict[str, NDArray], members: Sequence[int]
-) -> tuple[dict[int, Block], dict[int, str]]:
-    """Blocks by point number, and the reasons of the points without one."""
-    shape = tuple(map(len, axes.values()))
-    blocks: dict[int, Block] = {}
-    reasons: dict[int, str] = {}
-    for point in members:
-        place = np.unravel_index(point, shape)
-        values = {name: axis[i].item() for (name, axis), i in zip(axes.items(), place, strict=True)}
+def _first_block(make_block: Callable[..., Model], axes: Mapping[str, NDArray]) -> Model:
+    """The block of the first point that has one: what the sizes and the engine are read from."""
+    reason = ""
+    for point in range(int(np.prod([len(values) for values in axes.values()]))):
         try:
-            block = make_block(**values)
+            return build(make_block, axes, point)
         except ValueError as error:
-            reasons[point] = str(error)
-            continue
-        if not isinstance(block, Block):
-            raise ArgumentError("make_block", type(block).__name__, "a function that returns a Block")
-        blocks[point] = block
-    return blocks, reasons
+            if isinstance(error, ArgumentError) and error.argument == "make_block":
+                raise
+            reason = reason or str(error)
+    raise ArgumentError("make_block", f"no usable point ({reason})", "a function that works at some point")
 
 
-def _checked_start(start: ArrayLike | StartFunction, shape: tuple[int, ...], n: int) -> Start:
-    """`start` as a number, a finite array of an accepted shape, or a function."""
+def _checked_start(start: ArrayLike | StartFunction, shape: tuple[int, ...], layout: Layout) -> Start:
+    """`start` as a number, a finite array (N, d) or (*shape, N, d), or a function."""
     if callable(start):
         return start
     if np.ndim(start) == 0:
         return real_number("start", start)
-    return frozen_array("start", start, (n,) if np.ndim(start) == 1 else (*shape, n))
+    tail: tuple[int, ...] = (layout.n,) if layout.d == 1 else (layout.n, layout.d)
+    whole = (*shape, layout.n, layout.d) if np.ndim(start) > len(tail) else (layout.n, layout.d)
+    if layout.d == 1 and np.shape(start) in ((layout.n, 1), (*shape, layout.n, 1)) and np.shape(start) != (*shape, layout.n):
+        start = np.asarray(start)[..., 0]
+    expected = whole[:-1] if layout.d == 1 else whole
+    return frozen_array("start", start, expected).reshape(whole)
 
 
-def _start_state(start: Start, block: Block, point: int, seed: int) -> NDArray[np.float64]:
-    """(N,) the start state of one point."""
-    if isinstance(start, np.ndarray):
-        return start if start.ndim == 1 else start.reshape(-1, block.n)[point]
-    generator = np.random.default_rng(SeedSequence(seed, spawn_key=(point,)))
-    if callable(start):
-        return frozen_array("start", start(block, generator), (block.n,))
-    return start * generator.standard_normal(block.n)
+def _attributes(plan: Plan, start: Start, settings: Mapping[str, str], interrupted: bool) -> dict[str, Any]:
+    features = "scalar" if plan.layout.d == 1 else f"{plan.layout.d}-feature"
+    described = f"array {start.shape}" if isinstance(start, np.ndarray) else _name(start)
+    return {
+        "title": f"Iterated {features} Transformer block over {', '.join(plan.axes)}",
+        "depth": plan.depth,
+        "tolerance": plan.tolerance,
+        "seed": plan.seed,
+        "start": described,
+        "make_block": _name(plan.make_block),
+        "settings": digest(dict(settings)),
+        "interrupted": int(interrupted),
+        **versions(),
+    }
 
 
-def _check_memory(points: int, n: int) -> None:
-    """Refuse a sweep whose results and working arrays exceed MEMORY_SHARE of the available memory."""
-    working = 8 * min(points, GROUP) * 40 * n
-    needed, available = Table.bytes_needed(points, n) + working, _available_memory()
-    if needed > MEMORY_SHARE * available:
-        got = f"{points} points of {n} tokens, about {needed / 1e9:.1f} GB"
-        accepted = f"up to {MEMORY_SHARE:.0%} of the {available / 1e9:.1f} GB available; sweep fewer points at a time"
-        raise ArgumentError("parameters", got, accepted)
-
-
-def _available_memory() -> float:
-    """Bytes a process can take now; infinite where the system does not say."""
-    try:
-        with open("/proc/meminfo") as lines:
-            return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration):
-        pass
-    try:
-        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, ValueError, OSError):
-        return float("inf")
+def _finished(path: str | os.PathLike[str], settings: Mapping[str, str]) -> bool:
+    """Whether `path` holds this sweep, whole; another one is refused."""
+    if journal_folder(path).exists() or not Path(path).exists():
+        return False
+    with load(path, lazy=True) as dataset:
+        found, whole = dataset.attrs.get("settings"), dataset.attrs.get("interrupted") == 0
+    if found != digest(dict(settings)):
+        raise ArgumentError("path", f"{str(path)!r}, another sweep", "the same call again, another path, or resume=False")
+    return bool(whole)
 
 
 def _bar(total: int, progress: bool | None) -> Any:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.random import BitGenerator, Generator, SeedSequence
 from numpy.typing import ArrayLike, NDArray
 
-from dispersion import ArgumentError, Block
 from dispersion.errors import frozen_array, real_number, whole_number
-from simulate import observables
-from simulate._engine import LARGEST_STATE, Batch, pack
+from dispersion.grid import Wavenumber, grid_index
+from simulate import fields, observables
+from simulate.engines import Model, checked_model, engine_of, shape_of, system_of
 from simulate.settle import CHECK, DIVERGED, SETTLED, STATUS, UNSETTLED, Check, stop_tolerance
 
 if TYPE_CHECKING:
@@ -21,31 +21,42 @@ if TYPE_CHECKING:
 RECORDS = 1000
 """About how many states are kept unless `every` says otherwise."""
 
+APART = 0.05
+"""Distance, in parts of the largest between two tokens along one feature, from which clusters are apart."""
+
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
     """States of a weight-tied block by depth.
 
-    block : what was iterated.
+    block : what was iterated, a Block or a Chain.
     layers : (T,) numbers of the recorded layers, from 0 (the start) to the last one applied.
     states : (T, N, d) the states there. previous : (N, d) the state one layer before the last.
     status : 'settled' (steady, alternating or turning steadily, to the tolerance), 'unsettled'
         (not shown to be) or 'diverged' (the last state is then the last admissible one).
+    engine : what computed it, one of simulate.engines.ENGINES.
 
     The properties measure the last state. With d > 1 the size of a Fourier coefficient B_k (d,) is
     its norm over the features, and the phase advance is arg Σ_features conj(B before) B after.
+    A wavenumber is an int on a ring or chain and a tuple on a torus.
     """
 
-    block: Block
+    block: Model
     layers: NDArray[np.int64]
     states: NDArray[np.float64]
     previous: NDArray[np.float64]
     status: str
+    engine: str = ""
 
     @property
     def state(self) -> NDArray[np.float64]:
         """(N, d) the last state."""
         return self.states[-1]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(N,) of the ring or chain, (N_1, …, N_D) of the torus."""
+        return shape_of(self.block)
 
     @property
     def depth(self) -> int:
@@ -54,26 +65,29 @@ class Trajectory:
 
     @property
     def spectrum(self) -> NDArray[np.float64]:
-        """(N//2+1, d) |B_k| of each feature; (N//2+1,) for d = 1."""
-        moduli = observables.spectrum(self.state.T).T
-        return moduli[:, 0] if self.block.d == 1 else moduli
+        """(N//2+1, d) |B_k| of each feature; (*shape, d) on a torus; without the last axis for d = 1."""
+        if len(self.shape) == 1:
+            moduli = observables.spectrum(self.state.T).T
+        else:
+            moduli = np.abs(fields.grid_fourier(self.state, self.shape)).reshape(*self.shape, -1)
+        return moduli[..., 0] if self.block.d == 1 else moduli
 
     @property
-    def wavenumber(self) -> int:
-        """The dominant k ≥ 1; 0 when the state is homogeneous."""
-        return int(observables.dominant_of_spectrum(_norm(observables.spectrum(self.state.T))))
+    def wavenumber(self) -> Wavenumber:
+        """The dominant k ≠ 0; 0, or (0, …, 0), when the state is homogeneous."""
+        return fields.dominant(fields.grid_fourier(self.state, self.shape), self.shape)
 
     @property
     def amplitude(self) -> float:
         """|B_k| at the dominant wavenumber: x_j = B e^{iqj} + c.c."""
-        return float(_norm(observables.amplitude(self.state.T, self.wavenumber)))
+        return float(np.linalg.norm(self._coefficient(self.state, self.wavenumber)))
 
     @property
     def phase_advance(self) -> float:
         """arg(B_k after / B_k before) of the dominant wavenumber over the last layer, radians."""
-        before, after = (observables.fourier(x.T)[:, self.wavenumber] for x in (self.previous, self.state))
-        product = np.vdot(before, after)
-        return float(np.angle(product)) if product != 0 else float("nan")
+        k = self.wavenumber
+        product = np.vdot(self._coefficient(self.previous, k), self._coefficient(self.state, k))
+        return float(fields.turn(1.0, product))
 
     @property
     def mean(self) -> NDArray[np.float64]:
@@ -89,9 +103,38 @@ class Trajectory:
 
     @property
     def heterogeneity(self) -> float:
-        """‖X − mean‖/‖X‖ with norms over tokens and features; 0 at zero."""
+        """‖X − mean‖/‖X‖ with norms over tokens and features, small at rank collapse; 0 at zero."""
         size = np.linalg.norm(self.state)
         return float(np.linalg.norm(self.state - self.state.mean(axis=0)) / size) if size > 0 else 0.0
+
+    def projection(self, left: ArrayLike, k: Wavenumber) -> complex:
+        """z = wᴴB_k of the last state: |z| is the amplitude of the mode with left vector `left`, w (d,), at `k`."""
+        return complex(fields.project(self.state, left, k, self.shape))
+
+    def mode_advance(self, left: ArrayLike, k: Wavenumber) -> float:
+        """arg(z after / z before) over the last layer, radians, of the `projection` on `left` (d,) at `k`."""
+        before, after = (fields.project(x, left, k, self.shape) for x in (self.previous, self.state))
+        return float(fields.turn(before, after))
+
+    def rotation(self, plane: ArrayLike) -> float:
+        """Angle by which the tokens turned in the `plane` (2, d) of features over the last layer, radians."""
+        return float(fields.rotation(self.previous, self.state, plane))
+
+    def clusters(self, tolerance: float | None = None) -> NDArray[np.int64]:
+        """(N,) cluster label of each token: tokens at most `tolerance` apart, directly or through others, are together.
+
+        By default 5 % of the largest range of a feature over the tokens, or 1e-12 if that is more.
+        """
+        default = max(APART * float(np.ptp(self.state, axis=0).max()), observables.HOMOGENEOUS)
+        return fields.token_clusters(self.state, default if tolerance is None else tolerance)
+
+    def cluster_count(self, tolerance: float | None = None) -> int:
+        """Number of `clusters`, with the same `tolerance`."""
+        return int(self.clusters(tolerance).max()) + 1
+
+    def cluster_separation(self, tolerance: float | None = None) -> float:
+        """The smallest distance between two cluster means, 0 for one cluster; `tolerance` as in `clusters`."""
+        return fields.cluster_separation(self.state, self.clusters(tolerance))
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the first feature over tokens and layers; `ax`: the axes, by default the current ones; returns them."""
@@ -99,9 +142,13 @@ class Trajectory:
 
         return plot_trajectory(self, ax)
 
+    def _coefficient(self, x: NDArray[np.float64], k: Wavenumber) -> NDArray[np.complex128]:
+        at_k: NDArray[np.complex128] = fields.grid_fourier(x, self.shape)[grid_index("k", k, self.shape)]
+        return at_k
+
 
 def iterate(
-    block: Block,
+    block: Model,
     depth: int = 5000,
     start: ArrayLike = 1e-3,
     rng: int | SeedSequence | BitGenerator | Generator | None = 0,
@@ -110,95 +157,84 @@ def iterate(
 ) -> Trajectory:
     """Apply `block` to a start state `depth` times, or until it settles or diverges.
 
+    block : a Block, on a ring or torus, or a Chain with open or causal ends.
     start : a number, the standard deviation of a normal draw from `rng`, or a state (N, d);
         (N,) for d = 1.
     rng : whatever numpy.random.default_rng accepts.
     tolerance : of the early stop (see simulate.settle); None or 0: exactly `depth` layers.
     every : layers between two recorded states; by default about 1000 states are kept.
 
-    A plain d = 1 block runs compiled, others through `Block.forward`. Diverged means |x| > 1e6, and for
-    d = 1 also max_h|χ_h| max x² > 600, where e^{χ x_i x_j} nears the end of float64. An
-    ArgumentError names what cannot be used.
+    The engine is chosen by kind and size (see simulate.engines) and named in the result. Diverged means
+    |x| > 1e6, and for plain d = 1 rings also max_h|χ_h| max x² > 600, where e^{χ x_i x_j} nears the end of
+    float64. An ArgumentError names what cannot be used.
     """
-    if not isinstance(block, Block):
-        raise ArgumentError("block", type(block).__name__, "a Block")
-    if len(block.shape) != 1:
-        raise ArgumentError("block", f"a torus {block.shape}", "a ring")
+    model = checked_model("block", block)
     depth = whole_number("depth", depth, 1)
+    state = start_state(model, start, np.random.default_rng(rng))
+    return _trajectories(model, state[None], depth, tolerance, every)[0]
+
+
+def iterate_many(
+    block: Model,
+    starts: ArrayLike,
+    depth: int = 5000,
+    tolerance: float | None = 1e-12,
+    every: int | None = None,
+) -> list[Trajectory]:
+    """`iterate` from many start states at once: the Trajectory of each of `starts` (P, N, d); (P, N) for d = 1.
+
+    block, depth, tolerance, every : as in `iterate`. All are iterated until the last one has ended.
+    """
+    model = checked_model("block", block)
+    starts = np.asarray(starts)
+    starts = starts[..., None] if model.d == 1 and starts.ndim == 2 else starts
+    starts = frozen_array("starts", starts, (None, model.n, model.d))
+    return _trajectories(model, starts, whole_number("depth", depth, 1), tolerance, every)
+
+
+def _trajectories(
+    model: Model, starts: NDArray[np.float64], depth: int, tolerance: float | None, every: int | None
+) -> list[Trajectory]:
     tolerance = stop_tolerance(tolerance)
     every = -(-depth // RECORDS) if every is None else whole_number("every", every, 1)
-    state = start_state(block, start, np.random.default_rng(rng))
-    runner: _Runner = _Scalar(block, state) if block.d == 1 and block.plain else _General(block, state)
-    layers, states = [0], [state]
-    status, done, last = UNSETTLED, 0, Check.of(state[None], state[None])
-    while done < depth and status == UNSETTLED:
+    system, shape = system_of(model, len(starts)), shape_of(model)
+    engine = system.begin(starts)
+    layers, records = [0], [starts]
+    status = np.where(system.admissible(starts), UNSETTLED, DIVERGED)
+    ends: dict[int, Trajectory] = {}
+
+    def end(p: int, last: int, now: NDArray[np.float64], before: NDArray[np.float64]) -> None:
+        kept = [index for index, layer in enumerate(layers) if layer < last]
+        numbers = np.array([layers[index] for index in kept] + [last])
+        states = np.array([records[index][p] for index in kept] + [now[p]])
+        ends[p] = Trajectory(model, numbers, states, before[p], STATUS[status[p]], engine_of(model))
+
+    for p in np.flatnonzero(status == DIVERGED):
+        end(int(p), 0, starts, starts)
+    done, last = 0, Check.of(starts, starts, shape)
+    while done < depth and len(ends) < len(starts):
         target = min(depth, (done // every + 1) * every, (done // CHECK + 1) * CHECK)
-        done = runner.advance(target - done) + done
-        if done < target:
-            status = DIVERGED
-        elif done % CHECK == 0 and tolerance > 0:
-            check = Check.of(runner.state[None], runner.previous[None])
-            status = SETTLED if check.settled(last, tolerance)[0] else UNSETTLED
+        engine.advance(target - done)
+        done = target
+        now, before, steps = engine.states, engine.previous, engine.steps
+        running = np.array([p for p in range(len(starts)) if p not in ends])
+        status[running[steps[running] < done]] = DIVERGED
+        if done % CHECK == 0 and tolerance > 0:
+            check = Check.of(now, before, shape)
+            status[running[(check.settled(last, tolerance) & (status == UNSETTLED))[running]]] = SETTLED
             last = check
-        if done > layers[-1] and (done % every == 0 or done == depth or status != UNSETTLED):
+        for p in running[(status[running] != UNSETTLED) | (done == depth)]:
+            end(int(p), int(steps[p]), now, before)
+        if done % every == 0:
             layers.append(done)
-            states.append(runner.state)
-    return Trajectory(block, np.array(layers), np.array(states), runner.previous, STATUS[status])
+            records.append(now)
+    return [ends[p] for p in range(len(starts))]
 
 
-def start_state(block: Block, start: ArrayLike, rng: Generator) -> NDArray[np.float64]:
+def start_state(model: Model, start: ArrayLike, rng: Generator) -> NDArray[np.float64]:
     """(N, d) the start: `start` times a standard normal draw for a number, else the array itself."""
     if np.ndim(start) == 0:
-        return real_number("start", start) * rng.standard_normal((block.n, block.d))
-    if block.d == 1 and np.ndim(start) == 1:
-        return frozen_array("start", start, (block.n,))[:, None]
-    return frozen_array("start", start, (block.n, block.d))
-
-
-class _Runner(Protocol):
-    state: NDArray[np.float64]
-    previous: NDArray[np.float64]
-
-    def advance(self, layers: int) -> int:
-        """Apply up to `layers` layers, stopping before the state diverges; how many were applied."""
-
-
-class _Scalar:
-    """A d = 1 block, compiled."""
-
-    def __init__(self, block: Block, state: NDArray[np.float64]) -> None:
-        parameters = pack([block])
-        self.state = self.previous = state
-        self._batch = Batch(parameters, state.T) if (state**2).max() <= parameters.limit[0] else None
-        self._steps = 0
-
-    def advance(self, layers: int) -> int:
-        if self._batch is None:
-            return 0
-        self._batch.advance(layers)
-        self.state, self.previous = self._batch.states.T, self._batch.previous.T
-        before, self._steps = self._steps, int(self._batch.steps[0])
-        return self._steps - before
-
-
-class _General:
-    """A block of any d, through `Block.forward`."""
-
-    def __init__(self, block: Block, state: NDArray[np.float64]) -> None:
-        self.block = block
-        self.state = self.previous = state
-
-    def advance(self, layers: int) -> int:
-        for done in range(layers):
-            with np.errstate(all="ignore"):
-                state = self.block.forward(self.state)
-            if not np.abs(state).max() <= LARGEST_STATE:
-                return done
-            self.previous, self.state = self.state, state
-        return layers
-
-
-def _norm(moduli: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(…) norm over features of |B_k|, the features along the first axis."""
-    norm: NDArray[np.float64] = np.linalg.norm(moduli, axis=0)
-    return norm
+        return real_number("start", start) * rng.standard_normal((model.n, model.d))
+    if model.d == 1 and np.ndim(start) == 1:
+        return frozen_array("start", start, (model.n,))[:, None]
+    return frozen_array("start", start, (model.n, model.d))

@@ -1,0 +1,187 @@
+"""Which wavenumbers a block can keep: exact patterns of each and their stability to every perturbation on the ring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from math import gcd
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from amplitude.balloon_scalar import fits, likeness, stable, standing_patterns
+from amplitude.exact import ExactState, find_state
+from amplitude.problem import Floats
+from amplitude.progress import progress_bar
+from amplitude.switch import pattern_branch
+from dispersion import ArgumentError, Block, dispersion_relation
+from dispersion.errors import frozen, frozen_array
+from dispersion.grid import grid_index
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BATCH = 256
+"""Blocks whose patterns are computed together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Balloon:
+    """Exact patterns of P blocks over K wavenumbers and up to two families each.
+
+    name, values : the parameter and its value at each block, (P,). ks : (K,) wavenumbers.
+    amplitude : (P, K, 2) R of the family with ψ = 0, a crest on a token, and of the one with ψ = π/n, n tokens a
+        period; NaN where there is no such pattern (for n = 2 and travelling waves there is no second family).
+    modulus : (P, K, 2) largest |Λ| of each.
+    lost : (P, K) whether the mode grows and yet no pattern of its wavenumber was found.
+    """
+
+    name: str
+    values: Floats
+    ks: NDArray[np.int64]
+    amplitude: Floats
+    modulus: Floats
+    lost: NDArray[np.bool_]
+
+    @property
+    def exists(self) -> NDArray[np.bool_]:
+        """(P, K) whether a pattern of this wavenumber was found."""
+        return np.asarray(np.isfinite(self.amplitude).any(axis=-1))
+
+    @property
+    def stable(self) -> NDArray[np.bool_]:
+        """(P, K) whether one of its families is stable to every perturbation that fits the ring."""
+        return np.asarray(stable(self.modulus).any(axis=-1))
+
+    def stable_wavenumbers(self, point: int) -> tuple[int, ...]:
+        """The wavenumbers with a stable pattern at block number `point`, in increasing order."""
+        return tuple(int(k) for k in self.ks[self.stable[point]])
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw wavenumbers over the parameter, stable ones filled and unstable ones hollow; returns the axes.
+
+        ax : axes, the current ones by default.
+        """
+        from amplitude.branch_plot import plot_balloon
+
+        return plot_balloon(self, ax)
+
+
+def balloon(
+    blocks: Block | Iterable[Block],
+    ks: Sequence[int] | None = None,
+    values: ArrayLike | None = None,
+    name: str = "parameter",
+    progress: bool = False,
+) -> Balloon:
+    """The stability balloon of one block or several: which wavenumbers have a stable exact pattern.
+
+    Every pattern is solved for exactly, and its stability read off all N·d multipliers: Eckhaus, and every other
+    sideband of the ring. Patterns are followed from their onset as ε_a grows, from a = 0.
+
+    blocks : Blocks on rings of one N. ks : the wavenumbers asked about, by default all with |Λ_k| > 1 in some block.
+        A pattern of a wavenumber that does not grow, |Λ_k| ≤ 1, is not looked for.
+    values : (P,) the parameter of each block, by default 0 … P−1; name : what it is called.
+    progress : show a bar, on a terminal.
+    Scalar blocks with symmetric kernels are solved in batches, some hundred a second at N = 32; others one by one.
+    """
+    blocks = [blocks] if isinstance(blocks, Block) else list(blocks)
+    for number, block in enumerate(blocks):
+        if not isinstance(block, Block):
+            raise ArgumentError(f"blocks[{number}]", type(block).__name__, "a Block")
+        if len(block.shape) != 1 or block.n != blocks[0].n:
+            raise ArgumentError(f"blocks[{number}]", f"tokens {block.shape}", f"a ring of {blocks[0].n} tokens")
+    if not blocks:
+        raise ArgumentError("blocks", "none", "one Block or more")
+    n = blocks[0].n
+    marks = frozen(np.arange(len(blocks)) * 1.0) if values is None else frozen_array("values", values, (len(blocks),))
+    multipliers = np.array([dispersion_relation(block).multipliers[: n // 2 + 1, 0] for block in blocks])
+    grows = np.abs(multipliers) > 1
+    grows[:, 0] = False
+    if ks is None:
+        wanted = np.flatnonzero(grows.any(axis=0))
+    else:
+        wanted = np.unique([min(index, n - index) for index in (grid_index("ks", k, (n,)) for k in ks)]).astype(int)
+        if len(wanted) and wanted[0] == 0:
+            raise ArgumentError("ks", 0, "wavenumbers of patterns, 1 … N/2")
+    shape = (len(blocks), len(wanted), 2)
+    amplitude, modulus = np.full(shape, np.nan), np.full(shape, np.nan)
+    with progress_bar(progress, int(grows[:, wanted].sum()), "patterns") as bar:
+        for column, k in enumerate(int(k) for k in wanted):
+            standing = grows[:, k] & (multipliers[:, k].real > 1) & np.array([fits(block) for block in blocks])
+            for members in _batches(blocks, np.flatnonzero(standing)):
+                for family, (phase, centre) in enumerate(_families(n, k)):
+                    fields, found, largest = standing_patterns([blocks[i] for i in members], k, phase, centre)
+                    places = members[found]
+                    amplitude[places, column, family] = np.abs(np.fft.fft(fields[found], axis=1)[:, k]) / n
+                    modulus[places, column, family] = largest[found]
+                bar.update(len(members))
+            missing = np.isnan(amplitude[:, column]).any(axis=1) if n != 2 * k else np.isnan(amplitude[:, column, 0])
+            for place in np.flatnonzero(missing & grows[:, k]):
+                for family, state in enumerate(patterns(blocks[place], k)):
+                    if state is not None:
+                        amplitude[place, column, family] = state.amplitude(k)
+                        modulus[place, column, family] = np.abs(state.critical[0])
+                bar.update(0 if standing[place] else 1)
+    lost = grows[:, wanted] & np.isnan(amplitude).all(axis=-1)
+    return Balloon(name, marks, frozen(wanted), frozen(amplitude), frozen(modulus), frozen(lost))
+
+
+def stable_wavenumbers(block: Block, ks: Sequence[int] | None = None) -> tuple[int, ...]:
+    """The wavenumbers with a stable exact pattern on the ring of `block`, in increasing order; `ks` : see `balloon`.
+
+    Which of them is observed depends on the start, if there are several.
+    """
+    return balloon(block, ks).stable_wavenumbers(0)
+
+
+def patterns(block: Block, k: int) -> list[ExactState | None]:
+    """The exact patterns of wavenumber `k` of a `block` on a ring, followed from onset as ε_a grows to its own value.
+
+    Two families of standing or alternating waves, ψ = 0 and π/n, or one travelling wave; None where the branch does
+    not arrive, or arrives with another dominant wavenumber. Empty if ε_a has no onset of k.
+    """
+    scale = block.attention_scale
+    found: list[ExactState | None] = []
+    for phase, _ in _families(block.n, grid_index("k", k, block.shape)):
+        try:
+            path = pattern_branch(
+                lambda part: replace(block, attention_scale=part * scale),
+                (0.0, 1.0),
+                k,
+                phase,
+                points=400,
+                longest=0.1,
+                locate=False,
+            )
+        except ArgumentError:
+            found.append(None)
+            continue
+        last = path.states[-1]
+        arrived = path.values[-1] == 1.0 and last.k == min(k % block.n, -k % block.n)
+        found.append(find_state(block, last.field, last.kind, last.drift) if arrived else None)
+        if last.kind == "travelling":
+            break
+    return found
+
+
+def _families(n: int, k: int) -> list[tuple[float, int]]:
+    """(ψ, c) of the families of standing waves cos(qj + ψ): the phase, and a c with X_{c−j} = X_j."""
+    common = gcd(k, n)
+    period = n // common
+    if period == 2:
+        return [(0.0, 0)]
+    return [(0.0, 0), (np.pi / period, -pow(k // common, -1, period) % period)]
+
+
+def _batches(blocks: Sequence[Block], members: NDArray[np.int64]) -> Iterable[NDArray[np.int64]]:
+    """The `members` of `blocks` in groups that can be computed together."""
+    groups: dict[object, list[int]] = {}
+    for place in members:
+        groups.setdefault(likeness(blocks[place]), []).append(int(place))
+    for group in groups.values():
+        rest = iter(group)
+        while batch := list(islice(rest, BATCH)):
+            yield np.array(batch)

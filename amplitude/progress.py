@@ -1,0 +1,15 @@
+"""A progress bar for long work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+
+def progress_bar(wanted: bool, total: int, label: str) -> tqdm[Any]:
+    """A bar over `total` items called `label`, shown if `wanted` and the output is a terminal."""
+    from tqdm import tqdm
+
+    return tqdm(total=total, desc=label, leave=False, disable=None if wanted else True)

@@ -1,0 +1,220 @@
+"""How Figure 3 is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.colors import BoundaryNorm, ListedColormap
+from matplotlib.patheffects import AbstractPathEffect, withStroke
+
+from amplitude import REGIMES
+from figures.style import BLUE, GREEN, ORANGE, PURPLE, SEQUENTIAL, SKY, VERMILION, panel_label
+
+MARKERS = {
+    # (series, quantity): label, colour, marker
+    ("standing", "R"): ("standing $R$", BLUE, "o"),
+    ("travelling", "R"): ("travelling $R$", VERMILION, "s"),
+    ("coexistence", "R1"): ("coexisting $R_4$", GREEN, "^"),
+    ("coexistence", "R2"): ("coexisting $R_{10}$", ORANGE, "v"),
+    ("clusters", "u"): ("clusters $u$", PURPLE, "D"),
+    ("travelling", "shift"): (r"speed $|\Omega-\omega_c|$", VERMILION, "s"),
+    ("clusters", "m"): ("cluster mean $m$", PURPLE, "D"),
+}
+REGIME_COLOURS = dict(zip(REGIMES, ("#e8e8e8", SKY, ORANGE, PURPLE, GREEN, "white"), strict=True))
+
+
+def draw(data: xr.DataTree, axes: Mapping[str, Axes]) -> None:
+    """Draw every panel of `data` (from `compute`) into the axes named by MOSAIC."""
+    for panel, quantities in {"a": ("R", "R1", "R2", "u"), "shift": ("shift", "m")}.items():
+        _draw_scaling(data, axes[panel], quantities, slope=0.5 if panel == "a" else 1.0)
+    axes["a"].set(ylabel="amplitude")
+    axes["shift"].set(ylabel="speed shift, mean")
+    _draw_amplitude(data["amplitude"].to_dataset(), axes["b"])
+    _draw_amplitude(data["travelling"].to_dataset(), axes["e"])
+    _draw_wavenumber(data["wavenumber"].to_dataset(), axes["c"])
+    _draw_competition(data["competition"].to_dataset(), axes["d"])
+    _draw_errors(data["beyond/amplitude"].to_dataset(), axes["f"])
+    _draw_band(data["beyond/band"].to_dataset(), data["wavenumber"].to_dataset(), axes["g"])
+    _draw_exact_competition(data["beyond/competition"].to_dataset(), axes["h"])
+    for panel in "abcdefgh":
+        panel_label(axes[panel], panel)
+
+
+def _draw_scaling(data: xr.DataTree, ax: Axes, quantities: tuple[str, ...], slope: float) -> None:
+    lowest = np.inf
+    for (series, quantity), (label, colour, marker) in MARKERS.items():
+        if quantity not in quantities:
+            continue
+        points = data[f"scaling/{series}"].to_dataset()
+        ax.loglog(points.mu, points[f"{quantity}_theory"], "-", color=colour, linewidth=0.9)
+        ax.loglog(points.mu, points[quantity], marker, color=colour, markersize=3.2, fillstyle="none", label=label)
+        lowest = min(lowest, float(points[quantity][0]))
+    mu = np.geomspace(1e-3, 1e-2, 2)
+    guide = 0.45 * lowest * (mu / points.mu.values[0]) ** slope
+    ax.loglog(mu, guide, ":", color="0.4", linewidth=0.9)
+    text = "slope 1/2" if slope == 0.5 else "slope 1"
+    ax.annotate(
+        text, (np.sqrt(np.prod(mu)), np.sqrt(np.prod(guide))), (4, -6), textcoords="offset points", fontsize=6.5
+    )
+    ax.set(xlabel=r"distance to onset $\mu$")
+    ax.legend(loc="upper left", fontsize=6)
+
+
+def _draw_amplitude(data: xr.Dataset, ax: Axes) -> None:
+    unstable = data.critical_modulus > 1
+    image = ax.pcolormesh(
+        data.gain, data.strength, data.critical_amplitude.where(unstable).T, vmin=0, cmap=SEQUENTIAL, rasterized=True
+    )
+    ax.set_facecolor(REGIME_COLOURS["collapsed"])
+    levels = np.arange(0.1, 2.0, 0.1)
+    lines = ax.contour(
+        data.gain,
+        data.strength,
+        data.amplitude_theory.where(unstable).T,
+        levels,
+        colors="white",
+        linewidths=0.7,
+        linestyles="--",
+    )
+    shadow: list[AbstractPathEffect] = [withStroke(linewidth=1.4, foreground="0.25")]
+    lines.set_path_effects(shadow)
+    for text in ax.clabel(lines, fontsize=6, fmt="%.1f"):
+        text.set_path_effects(shadow)
+    _threshold(data, ax)
+    ax.set(xlabel=r"OV gain $|\eta|$", ylabel="PE strength $s$")
+    ax.figure.colorbar(image, ax=ax, label="amplitude $R$", pad=0.02)
+
+
+def _mark_misses(data: xr.Dataset, ax: Axes) -> None:
+    """Dots where simulation and prediction disagree."""
+    x, y = data.miss.dims
+    i, j = np.nonzero(data.miss.values != "")
+    ax.plot(data[x].values[i], data[y].values[j], ".", color=VERMILION, markersize=1.5, markeredgewidth=0)
+
+
+def _threshold(data: xr.Dataset, ax: Axes) -> None:
+    x, y = data.critical_modulus.dims
+    ax.contour(data[x], data[y], data.critical_modulus.T, [1.0], colors="black", linewidths=1.2)
+
+
+def _draw_wavenumber(data: xr.Dataset, ax: Axes) -> None:
+    unstable = data.critical_modulus > 1
+    observed = data.wavenumber.where(unstable)
+    present = np.arange(int(observed.min()), int(observed.max()) + 1)
+    colours = ListedColormap(plt.get_cmap(SEQUENTIAL)(np.linspace(0, 1, len(present))))
+    norm = BoundaryNorm(np.append(present, present[-1] + 1) - 0.5, len(present))
+    image = ax.pcolormesh(data.separation, data.strength, observed.T, cmap=colours, norm=norm, rasterized=True)
+    ax.set_facecolor(REGIME_COLOURS["collapsed"])
+    growth = data.growth
+    for k in range(growth.sizes["k"]):
+        lead = growth.isel(k=k) - growth.drop_isel(k=k).max("k")
+        if lead.max() > 0 > lead.min():
+            ax.contour(
+                data.separation,
+                data.strength,
+                lead.where(growth.max("k") > 1).T,
+                [0.0],
+                colors="white",
+                linewidths=0.9,
+                linestyles="--",
+            )
+    _mark_misses(data, ax)
+    _threshold(data, ax)
+    ax.set(xlabel=r"lobe separation $\Delta$", ylabel="PE strength $s$")
+    ax.figure.colorbar(image, ax=ax, label="observed $k$", ticks=present, pad=0.02).minorticks_off()
+
+
+def _draw_competition(data: xr.Dataset, ax: Axes) -> None:
+    _draw_regimes(data, ax)
+    for transverse, mu in (("transverse_4", "mu_4"), ("transverse_5", "mu_5")):
+        ax.contour(
+            data.mixture,
+            data.strength,
+            data[transverse].where(data[mu] > 0).T,
+            [1.0],
+            colors="black",
+            linewidths=0.9,
+            linestyles="--",
+        )
+    _mark_misses(data, ax)
+    _threshold(data, ax)
+    for regime, label in {
+        "collapsed": "collapsed",
+        "mode 1": "$k=4$",
+        "mode 2": "$k=5$",
+        "bistable": "bistable",
+    }.items():
+        i, j = np.nonzero(data.observed.values == REGIMES.index(regime))
+        if len(i):
+            ax.text(data.mixture.values[i].mean(), data.strength.values[j].mean(), label, ha="center", fontsize=6.5)
+    ax.set(xlabel="kernel mixture $w$", ylabel="PE strength $s$")
+
+
+def _draw_regimes(data: xr.Dataset, ax: Axes) -> None:
+    """The simulated regimes as colours."""
+    colours = ListedColormap(list(REGIME_COLOURS.values()))
+    norm = BoundaryNorm(np.arange(len(REGIMES) + 1) - 0.5, len(REGIMES))
+    ax.pcolormesh(data.mixture, data.strength, data.observed.T, cmap=colours, norm=norm, rasterized=True)
+
+
+def _draw_errors(data: xr.Dataset, ax: Axes) -> None:
+    """Relative errors of predicted amplitudes against the distance to onset, with medians by decade thirds."""
+    mu = data.critical_modulus.values.ravel() - 1
+    series = {
+        f"order {int(order)}": data.amplitude_order.sel(order=order).values.ravel() for order in data.order.values
+    }
+    series["exact"] = data.exact.where(data.locked).values.ravel()
+    for (label, predicted), colour in zip(series.items(), (BLUE, ORANGE, VERMILION, PURPLE), strict=True):
+        error = np.maximum(np.abs(predicted / data.critical_amplitude.values.ravel() - 1), 1e-16)
+        ok = np.isfinite(error) & (mu > 0)
+        ax.loglog(mu[ok], error[ok], ".", color=colour, markersize=2, alpha=0.35, markeredgewidth=0, rasterized=True)
+        edges = np.geomspace(mu[ok].min(), mu[ok].max() * 1.001, 9)
+        bins = np.digitize(mu[ok], edges)
+        middle = [(np.exp(np.log(mu[ok][bins == b]).mean()), np.median(error[ok][bins == b])) for b in np.unique(bins)]
+        ax.loglog(*np.transpose(middle), color=colour, linewidth=1.2, label=label)
+    ax.set(xlabel=r"distance to onset $\mu$", ylabel="relative error of $R$", ylim=(1e-16, 10))
+    ax.legend(fontsize=6, loc="lower right", ncols=2)
+
+
+def _draw_band(band: xr.Dataset, c: xr.Dataset, ax: Axes) -> None:
+    """Wavenumbers with an exact pattern, stable or not, and those that simulations reached, at one strength."""
+    separation, k = np.meshgrid(band.separation, band.k, indexing="ij")
+    exists, stable = band.exists.values, band.stable.values
+    unstable = exists & ~stable
+    ax.plot(separation[stable], k[stable], "s", color=SKY, markersize=3.6, markeredgewidth=0, label="stable")
+    ax.plot(
+        separation[unstable],
+        k[unstable],
+        "s",
+        color="0.6",
+        markersize=2.6,
+        fillstyle="none",
+        markeredgewidth=0.5,
+        label="unstable",
+    )
+    row = c.sel(strength=band.attrs["strength"], method="nearest")
+    ax.plot(
+        row.separation,
+        row.wavenumber.where(row.critical_modulus > 1),
+        ".",
+        color=VERMILION,
+        markersize=2.5,
+        label="observed",
+    )
+    ax.set(xlabel=r"lobe separation $\Delta$", ylabel="wavenumber $k$", ylim=(0.4, float(band.k.max()) + 3.5))
+    ax.set_title(f"$s={band.attrs['strength']:g}$", fontsize=7, pad=2)
+    ax.legend(fontsize=6, loc="upper right", ncols=3, columnspacing=0.8)
+
+
+def _draw_exact_competition(data: xr.Dataset, ax: Axes) -> None:
+    """The simulated regimes with the limits of exact stability, solid."""
+    _draw_regimes(data, ax)
+    for mode in (0, 1):
+        modulus = data.modulus.isel(mode=mode).where(np.isfinite(data.modulus.isel(mode=mode)))
+        ax.contour(data.mixture, data.strength, modulus.T, [1.0 + 1e-4], colors="black", linewidths=0.9)
+    _threshold(data, ax)
+    ax.set(xlabel="kernel mixture $w$", ylabel="PE strength $s$")

@@ -1,0 +1,95 @@
+"""Compiled rows of attention: softmax numerators in place, and one row of the scalar map after another.
+
+Importing this imports numba.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from simulate._exp import LOG2_E, OPTIONS, exp2_within
+from simulate._lanes import LANES, load, load_from, select_above, splat, store
+
+REMOVED = -1e300
+"""Logit of a pair that is not there; below every logit of an admissible state, and finite."""
+
+LOWEST = -1000.0
+"""Logits, in base 2, that lie further than this below the largest of their row count as this far."""
+
+
+@njit(**OPTIONS)
+def exponentials(logits, bias, totals):  # type: ignore[no-untyped-def]
+    """Replace the logits by 2^{logit + bias − row maximum} and write their sums over rows.
+
+    logits : (rows, n, LANES) for n·LANES keys, overwritten; bias : the same shape; totals : (rows,).
+    """
+    lane = np.empty((1, LANES))
+    for i in range(logits.shape[0]):
+        row, shift = logits[i], bias[i]
+        top = splat(-1.7e308)
+        for b in range(row.shape[0]):
+            y = load(row, b) + load(shift, b)
+            store(row, b, y)
+            top = select_above(y, top, y, top)
+        store(lane, 0, top)
+        top = splat(lane.max())
+        total, lowest = splat(0.0), splat(LOWEST)
+        for b in range(row.shape[0]):
+            y = load(row, b) - top
+            e = exp2_within(select_above(lowest, y, lowest, y))
+            store(row, b, e)
+            total = total + e
+        store(lane, 0, total)
+        totals[i] = lane.sum()
+
+
+@njit(**OPTIONS)
+def exact_rows(first, last, x, keys, weights, content, ratio):  # type: ignore[no-untyped-def]
+    """Write S/T (Eq. 13) of the tokens `first` to `last` into `ratio` (N,), one exponential for each pair.
+
+    x : (N,) state, |χ|x² ≤ 600. keys : the same, with zeros up to a multiple of LANES.
+    weights : (2N + LANES,) P_{N−1}, …, P_0 twice and then zeros. content : χ.
+    """
+    n = x.shape[0]
+    whole = keys.shape[0] // LANES
+    sums = np.empty((2, LANES))
+    beyond = np.empty((1, LANES))
+    for lane in range(LANES):
+        beyond[0, lane] = 1.0 if (whole - 1) * LANES + lane < n else 0.0
+    inside = load(beyond, 0)
+    for i in range(first, last):
+        tilt = splat(content * LOG2_E * x[i])
+        s, t = splat(0.0), splat(0.0)
+        start = n - 1 - i  # of P_i, P_{i−1}, …
+        for b in range(whole):
+            xj = load_from(keys, b * LANES)
+            e = load_from(weights, start + b * LANES) * exp2_within(tilt * xj)
+            if b == whole - 1:
+                e = e * inside
+            s = s + e * xj
+            t = t + e
+        store(sums, 0, s)
+        store(sums, 1, t)
+        ratio[i] = sums[0].sum() / sums[1].sum()
+
+
+@njit(**OPTIONS)
+def two_powers(pair, power, x, odd, even):  # type: ignore[no-untyped-def]
+    """Write odd·x^k + i·even·x^{k+1} into `pair` (N,) complex, `power` (N,) being x^{k−1}; then x^{k+1}."""
+    for j in range(x.shape[0]):
+        first = power[j] * x[j]
+        second = first * x[j]
+        pair[j] = complex(odd * first, even * second)
+        power[j] = second
+
+
+@njit(**OPTIONS)
+def add_terms(pair, k, content, x, power, numerator, denominator):  # type: ignore[no-untyped-def]
+    """Add the moments c_k C_k + i c_{k+1} C_{k+1} of `pair` (N,) to T and S = dT/dt; `power` (N,) is t^{k−1}, t = χx."""
+    for i in range(x.shape[0]):
+        t = content * x[i]
+        odd, even = pair[i].real, pair[i].imag * t
+        numerator[i] += power[i] * (k * odd + (k + 1) * even)
+        denominator[i] += power[i] * t * (odd + even)
+        power[i] *= t * t

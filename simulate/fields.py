@@ -1,0 +1,100 @@
+"""What is measured on states of many features, arrays (…, N, d), on a ring or a torus: numpy only.
+
+Convention: X_j = B e^{iq·j} + c.c. with q = 2πk/N on each axis, B_k = `fftn(X)`[k]/N, a vector of d features.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dispersion import ArgumentError
+from dispersion.errors import real_number
+from dispersion.grid import Wavenumber, conjugate_pairs, grid_index, wavenumber
+from simulate.observables import HOMOGENEOUS
+
+
+def grid_fourier(x: ArrayLike, shape: tuple[int, ...] | None = None) -> NDArray[np.complex128]:
+    """(…, N, d) B_k of states `x` (…, N, d), k in C order; `shape` of the torus, by default a ring."""
+    x = np.asarray(x)
+    *batch, n, d = x.shape
+    shape = shape or (n,)
+    axes = tuple(range(len(batch), len(batch) + len(shape)))
+    return (np.fft.fftn(x.reshape(*batch, *shape, d), axes=axes) / n).reshape(x.shape)
+
+
+def dominant(coefficients: NDArray[np.complex128], shape: tuple[int, ...]) -> Wavenumber:
+    """The wavenumber of the largest |B_k| (norm over features) but k = 0, the first of ±k, from B_k (N, d).
+
+    0, or (0, …, 0) on a torus, where none exceeds 1e-12 max(1, |B_0|): the state is homogeneous.
+    """
+    size = np.linalg.norm(coefficients, axis=-1)
+    half, _ = conjugate_pairs(shape)
+    pattern = size[half[1:]]
+    homogeneous = pattern.size == 0 or pattern.max() <= HOMOGENEOUS * max(1.0, size[0])
+    return wavenumber(0 if homogeneous else int(half[1:][pattern.argmax()]), shape)
+
+
+def project(
+    x: ArrayLike, left: ArrayLike, k: Wavenumber, shape: tuple[int, ...] | None = None
+) -> NDArray[np.complex128]:
+    """(…) z = wᴴB_k, the complex amplitude of a mode in states `x` (…, N, d).
+
+    left : w (d,), with wᴴv = 1 for the right vector v: X_j = z v e^{iq·j} + c.c. k : its wavenumber, an int on
+    a ring, a tuple on a torus of this `shape`.
+    """
+    x, left = np.asarray(x), np.asarray(left)
+    if left.shape != x.shape[-1:]:
+        raise ArgumentError("left", f"shape {left.shape}", f"shape {x.shape[-1:]}, one number for each feature")
+    shape = shape or x.shape[-2:-1]
+    at_k: NDArray[np.complex128] = grid_fourier(x, shape)[..., grid_index("k", k, shape), :] @ left.conj()
+    return at_k
+
+
+def turn(before: ArrayLike, after: ArrayLike) -> NDArray[np.float64]:
+    """(…) arg(after/before) in (−π, π], radians, of complex amplitudes; NaN where either is zero."""
+    ratio = np.asarray(after) * np.conj(before)
+    return np.where(ratio == 0, np.nan, np.angle(ratio))
+
+
+def rotation(before: ArrayLike, after: ArrayLike, plane: ArrayLike) -> NDArray[np.float64]:
+    """(…) angle in (−π, π] by which the tokens turned in a plane of features, radians a layer.
+
+    plane : (2, d) vectors u and v of features. With z_j = u·(X_j − mean) + i v·(X_j − mean) it is
+    arg Σ_j conj(z_j before) z_j after, positive from u to v; NaN where nothing lies in the plane. States (…, N, d).
+    """
+    plane = np.asarray(plane, dtype=np.float64)
+    before, after = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
+    if plane.shape != (2, before.shape[-1]):
+        raise ArgumentError("plane", f"shape {plane.shape}", f"shape (2, {before.shape[-1]})")
+    z, w = ((x - x.mean(axis=-2, keepdims=True)) @ (plane[0] + 1j * plane[1]) for x in (before, after))
+    product = (z.conj() * w).sum(axis=-1)
+    return np.where(product == 0, np.nan, np.angle(product))
+
+
+def token_clusters(x: ArrayLike, tolerance: float) -> NDArray[np.int64]:
+    """(N,) cluster label of each token of a state `x` (N, d), numbered by first appearance.
+
+    Tokens at most `tolerance` apart, directly or through others, form a cluster.
+    """
+    from scipy.sparse.csgraph import connected_components
+    from scipy.spatial import cKDTree
+
+    x, tolerance = np.asarray(x, dtype=np.float64), real_number("tolerance", tolerance)
+    near = cKDTree(x).sparse_distance_matrix(cKDTree(x), max(tolerance, 0.0), output_type="coo_matrix")
+    near.data[:] = 1.0  # a distance of zero is a neighbour too
+    _, labels = connected_components(near, directed=False)
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    order = np.empty(len(first), dtype=np.int64)
+    order[np.argsort(first)] = np.arange(len(first))
+    return order[inverse]
+
+
+def cluster_separation(x: ArrayLike, labels: ArrayLike) -> float:
+    """The smallest distance between the means of two clusters of a state `x` (N, d); 0 for one cluster."""
+    x, labels = np.asarray(x, dtype=np.float64), np.asarray(labels)
+    means = np.array([x[labels == label].mean(axis=0) for label in np.unique(labels)])
+    if len(means) == 1:
+        return 0.0
+    distances = np.linalg.norm(means[:, None] - means, axis=-1)
+    return float(distances[np.triu_indices(len(means), 1)].min())

@@ -1,0 +1,120 @@
+"""Where the points of a sweep are worked on: this process, or whatever joblib knows. joblib is imported on first use."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispersion import ArgumentError, Block
+from simulate.engines import Model, engine_of
+from simulate.points import Part, Plan, run_part
+
+OPERATIONS = 5e11
+"""Multiplications in a group of points of the engines 'fft' and 'blas': some ten seconds."""
+
+PIECES = 4
+"""Groups of points for each worker, where there are several."""
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """workers : of joblib; 0 for this process alone. options : of joblib.Parallel."""
+
+    workers: int
+    options: dict[str, Any]
+
+    @property
+    def working(self) -> int:
+        """Groups of points in this machine's memory at once, at most."""
+        return max(1, self.workers)
+
+
+def jobs_of(n_jobs: int | None, backend: str | None) -> Jobs:
+    """From the arguments of `sweep`, and an active joblib.parallel_config."""
+    if n_jobs is None and backend is None and "joblib" not in sys.modules:
+        return Jobs(0, {})
+    try:
+        import joblib
+        from joblib.parallel import get_active_backend
+    except ImportError:
+        raise ArgumentError("n_jobs", n_jobs, "None, or joblib installed") from None
+    if n_jobs is None and backend is None:
+        active, count = get_active_backend()
+        if count == 1 or active.effective_n_jobs(count) == 0:
+            return Jobs(0, {})
+        return Jobs(max(1, active.effective_n_jobs(count)), {})
+    if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0):
+        raise ArgumentError("n_jobs", repr(n_jobs), "a whole number but 0, negative to count from all cores")
+    options = {name: value for name, value in {"n_jobs": n_jobs, "backend": backend}.items() if value is not None}
+    try:
+        return Jobs(max(1, int(joblib.Parallel(**options).n_jobs and _effective(joblib, options))), options)
+    except (ValueError, ImportError) as error:
+        raise ArgumentError("backend", f"{backend!r} ({error})", "a backend of joblib") from None
+
+
+def piece_size(plan: Plan, model: Model, points: int, jobs: Jobs, most: int) -> int:
+    """Points in a group: up to `most`, fewer where a point takes long or several workers share them."""
+    size = most
+    engine = engine_of(model)
+    if engine != "lanes":
+        size = max(1, min(most, int(OPERATIONS / (plan.depth * _operations(model)))))
+    return size if jobs.workers < 2 else max(1, min(size, -(-points // (PIECES * jobs.workers))))
+
+
+def parts(
+    plan: Plan,
+    ranges: Iterable[tuple[int, int]],
+    starts: NDArray[np.float64] | None,
+    jobs: Jobs,
+    progress: Callable[[int], object],
+) -> Iterator[Part]:
+    """The outcomes of each range of points, in any order; `starts` (points, N, d) where each has its own."""
+
+    def calls() -> Iterator[tuple[Plan, int, int, NDArray[np.float64] | None]]:
+        for first, last in ranges:
+            yield plan, first, last, None if starts is None else starts[first:last]
+
+    if not jobs.workers:
+        for call in calls():
+            yield run_part(*call, progress)
+        return
+    from joblib import Parallel, delayed
+
+    tasks = (delayed(run_part)(*call) for call in calls())
+    for part in _outcomes(Parallel, jobs, tasks):
+        progress(plan.depth * (part.last - part.first))
+        yield part
+
+
+def _outcomes(parallel: Any, jobs: Jobs, tasks: Iterator[Any]) -> Iterator[Part]:
+    """What the tasks return, as they end; in rounds with a backend that cannot hand over one at a time (Ray)."""
+    try:
+        finished = parallel(**jobs.options, return_as="generator_unordered")(tasks)
+    except ValueError as error:
+        if "return_as" not in str(error):
+            raise
+        while batch := list(islice(tasks, PIECES * jobs.workers)):
+            yield from parallel(**jobs.options)(batch)
+        return
+    with closing(finished):
+        yield from finished
+
+
+def _operations(model: Model) -> float:
+    """Multiplications of one layer, roughly."""
+    heads = len((model if isinstance(model, Block) else model.block).heads)
+    if engine_of(model) == "fft":
+        return heads * model.n * 40 * np.log2(model.n)
+    return heads * model.n * (model.n * (2 * model.d + 20) + 2 * model.d**2)
+
+
+def _effective(joblib: Any, options: dict[str, Any]) -> int:
+    with joblib.parallel_config(**options):
+        return int(joblib.effective_n_jobs(options.get("n_jobs", -1)))

@@ -1,0 +1,94 @@
+"""The derivative of the full map against complex steps of the forward pass, one feature of a block at a time."""
+
+import exact
+import numpy as np
+import pytest
+
+from amplitude.derivative import linearised
+from dispersion import ArgumentError, Block, DyT, FeedForward, Head, Kernel, LayerNorm, RMSNorm, Rotary
+
+
+def agrees(block, x):
+    image, derivative = linearised(block, x)
+    truth = exact.jacobian(block, x)
+    np.testing.assert_allclose(image, block.forward(x), rtol=1e-14, atol=1e-14)
+    np.testing.assert_allclose(derivative, truth, rtol=0, atol=1e-12 * max(1.0, np.abs(truth).max()))
+
+
+def state(seed, n, d, scale=0.7):
+    return scale * np.random.default_rng(seed).normal(size=(n, d))
+
+
+@pytest.mark.parametrize("activation", ["tanh", "gelu", "silu", "erf", "sine", "relu"])
+@pytest.mark.parametrize(("n", "d", "heads"), [(7, 1, 1), (8, 1, 2), (6, 2, 3), (5, 4, 2)])
+def test_plain_blocks(random_block, activation, n, d, heads):
+    agrees(random_block([n, d], n, d, heads, activation), state(1, n, d))
+
+
+def head(d=3, n=6, **options):
+    rng = np.random.default_rng(5)
+    content = {} if "rotary" in options else {"content": rng.normal(size=(d, d))}
+    return Head(Kernel.table(rng.normal(size=n)), rng.normal(size=(d, d)), **content, **options)
+
+
+def rotary(pairing, *biases, d=3, n=6):
+    rng = np.random.default_rng(6)
+    weights, frequencies = rng.normal(size=(2, 4, d)), 2 * np.pi * np.array([1, 2]) / n
+    return Rotary(*weights, frequencies, pairing, *biases)
+
+
+BIAS = np.where(np.eye(6, k=2) > 0, -np.inf, np.random.default_rng(7).normal(size=(6, 6)))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gate": 0.3},
+        {"bias": BIAS},
+        {"rotary": rotary("half")},
+        {"rotary": rotary("interleaved")},
+        {"rotary": rotary("half", [0.1, -0.2, 0.3, 0.4], [0.5, 0.1, -0.6, 0.2]), "gate": 0.6, "bias": BIAS},
+        {"key_bias": [0.3, -0.5, 0.2]},
+    ],
+    ids=["gate", "bias", "rotary", "interleaved", "rotary with all", "key bias"],
+)
+def test_heads(options):
+    agrees(Block([head(**options), head()], attention_scale=0.4, attention_bias=[0.1, -0.3, 0.2]), state(2, 6, 3))
+
+
+@pytest.mark.parametrize("placement", ["pre", "post"])
+@pytest.mark.parametrize("norm", [LayerNorm, RMSNorm, DyT])
+def test_normalisations(norm, placement):
+    rng = np.random.default_rng(8)
+    norms = [norm(rng.normal(size=3), rng.normal(size=3)) for _ in range(2)]
+    feedforward = FeedForward(rng.normal(size=(5, 3)), rng.normal(size=(3, 5)), "gelu", rng.normal(size=5))
+    x = state(3, 6, 3)
+    agrees(Block([head()], feedforward, 0.7, *norms, placement), x)
+    agrees(Block([head()], None, 0.7, norms[0], None, placement), x)
+    agrees(Block([head()], feedforward, 0.7, None, norms[1], placement), x)
+    agrees(Block([head()], None, 0.7, None, norms[1], placement), x)
+
+
+def test_a_torus():
+    kernel = Kernel.gaussian_lobes((3, 4), (1, 1), 0.8, 1.5)
+    rng = np.random.default_rng(9)
+    turning = Rotary(rng.normal(size=(2, 2)), rng.normal(size=(2, 2)), [[2 * np.pi / 3, np.pi / 2]])
+    heads = [Head(kernel, rng.normal(size=(2, 2)), rng.normal(size=(2, 2))), Head(kernel, np.eye(2), rotary=turning)]
+    agrees(Block(heads, FeedForward.elementwise("tanh", 2, -0.1)), state(4, 12, 2))
+
+
+def test_at_a_homogeneous_state_it_is_the_dispersion_relation(random_block):
+    from dispersion import dispersion_relation
+
+    block, a = random_block(3, 6, 2, 2), np.array([0.3, -0.2])
+    _, derivative = linearised(block, np.tile(a, (6, 1)))
+    waves = np.exp(2j * np.pi * np.outer(np.arange(6), np.arange(6)) / 6)
+    for k, matrix in enumerate(dispersion_relation(block, state=a).matrices):
+        basis = np.kron(waves[:, k : k + 1], np.eye(2))
+        np.testing.assert_allclose(derivative @ basis, basis @ matrix, rtol=0, atol=1e-12)
+
+
+def test_relu_at_its_kink_is_refused():
+    block = Block([Head(Kernel.uniform(4), 0.5)], FeedForward.scalar("relu"))
+    with pytest.raises(ArgumentError, match="activation"):
+        linearised(block, np.zeros((4, 1)))
