@@ -1,4 +1,4 @@
-"""The command line: `tokenwaves dispersion`, `tokenwaves derive`, `tokenwaves figures`."""
+"""The command line: `tokenwaves dispersion`, `derive`, `check` and `figures`."""
 
 from __future__ import annotations
 
@@ -72,6 +72,25 @@ def _derive(options: argparse.Namespace) -> int:
     return 0
 
 
+def _check(options: argparse.Namespace) -> int:
+    """`tokenwaves check`."""
+    from figures.check import run
+
+    run(
+        options.model,
+        family=options.family,
+        config=options.config,
+        state=options.state,
+        tokens=options.tokens,
+        layers=options.layers,
+        boundary=options.boundary,
+        device=options.device,
+        plot=options.plot,
+        as_json=options.json,
+    )
+    return 0
+
+
 def _figures(options: argparse.Namespace) -> int:
     """`tokenwaves figures`."""
     from figures.run import run
@@ -111,8 +130,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    from figures.diagram.command import add_phase_diagram
+
     _add_dispersion(commands)
     _add_derive(commands)
+    _add_check(commands)
+    add_phase_diagram(commands)
     _add_figures(commands)
     return parser
 
@@ -150,6 +173,38 @@ def _add_derive(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     derive.add_argument("name", nargs="?", metavar="NAME", help="what to derive")
     derive.add_argument("--latex", action="store_true", help="print LaTeX instead of text")
     derive.set_defaults(action=_derive)
+
+
+def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    check = commands.add_parser(
+        "check",
+        help="predictions for a network against its own forward pass",
+        description="Predict from J(q), along the orbit of a homogeneous state, by how much each wavenumber grows "
+        "through the layers of a network, run the network on perturbed states, and compare. Needs PyTorch.",
+        epilog="example: tokenwaves check model.safetensors --family bert --state token:101 --plot check.pdf",
+    )
+    check.add_argument(
+        "model", metavar="MODEL", help="a block .toml, a program .pt2, a checkpoint with --family, or module:callable"
+    )
+    check.add_argument("--family", metavar="NAME", help="of a checkpoint: bert, albert, gpt2, rotary, encoder or vit")
+    check.add_argument("--config", metavar="FILE", help="its settings (default: config.json beside the checkpoint)")
+    check.add_argument(
+        "--state",
+        metavar="STATE",
+        help="the base state at every token: token:ID, mean (of the embedding), zeros, numbers with commas, or a .npy "
+        "file (default: mean if there is an embedding, else zeros)",
+    )
+    check.add_argument("--tokens", type=int, metavar="N", help="how many, where the model leaves it open (default: 32)")
+    check.add_argument(
+        "--layers", type=int, metavar="L", help="the first L of a checkpoint (default: all), or L times one map"
+    )
+    check.add_argument(
+        "--boundary", choices=("periodic", "open", "causal"), help="of the tokens (default: as the model has it)"
+    )
+    check.add_argument("--device", default="cpu", help="cpu or cuda (default: %(default)s)")
+    check.add_argument("--plot", metavar="FILE", help="draw the growth by layer and in all: .pdf, .png or .svg")
+    check.add_argument("--json", action="store_true", help="print the same numbers as JSON")
+    check.set_defaults(action=_check)
 
 
 def _add_figures(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

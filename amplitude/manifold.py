@@ -73,7 +73,9 @@ def with_mirror_images(relation: Dispersion, modes: tuple[Mode, ...]) -> tuple[M
             got = f"k = {mode.k}, Λ = {mode.multiplier:.6g}"
             raise ArgumentError("modes", got, "modes of this block at this state")
         if np.abs(gauge @ mode.right).max() < 1e-6:
-            raise ExclusionError("modes", "the neutral mean over features", "a mode that changes differences of features")
+            raise ExclusionError(
+                "modes", "the neutral mean over features", "a mode that changes differences of features"
+            )
         if np.isnan(mode.left).any() or mode.multiplier == 0:
             kind = "a zero" if mode.multiplier == 0 else "a defective"
             raise ExclusionError("modes", f"{kind} multiplier at k = {mode.k}", "a simple one near the unit circle")

@@ -118,7 +118,7 @@ class NormalForm:
     @property
     def amplitude(self) -> float | NDArray[np.float64]:
         """The observable |w_sᴴB_k| of `solution`: the Fourier coefficient B_k (d,) at each mode, projected on its
-        left vector (|B_k| itself for d = 1), all monomials with that wavenumber included.
+        left vector (|B_k| itself for d = 1), all monomials with that wavenumber included (see `amplitudes_of`).
 
         A number for one mode, (modes,) for several; 0 without a growing mode, NaN where f has no stable state.
         """
@@ -133,12 +133,19 @@ class NormalForm:
         return float(values[0]) if len(self.modes) == 1 else values
 
     def amplitudes_of(self, solution: Solution | None) -> NDArray[np.float64]:
-        """(modes,) |w_sᴴB_k| of a `solution`; 0 or NaN for None, as in `amplitude`."""
+        """(modes,) |w_sᴴB_k| of a `solution`, relative to the base state and without what turns at another rate than
+        z_s and so averages out over layers; 0 or NaN for None, as in `amplitude`.
+        """
         if solution is None:
             return np.full(len(self.modes), np.nan if self.growing else 0.0)
-        terms = self.field_coefficients * self.map.monomials_at(solution.z)[:, None]
-        parts = [terms[self.places == place_of(mode.k, mode.shape)].sum(axis=0) for mode in self.modes]
-        return np.array([abs(np.vdot(mode.left, part)) for mode, part in zip(self.modes, parts, strict=True)])
+        terms, values = self.field_coefficients * self.map.monomials_at(solution.z)[:, None], []
+        ahead = self.map.turns @ np.nan_to_num(solution.phase_advances)
+        for mode, active, angle in zip(self.modes, solution.active, ahead, strict=True):
+            kept = (self.places == place_of(mode.k, mode.shape)) & (self.map.table.degrees > 0)
+            if active:
+                kept &= np.abs(np.exp(1j * angle) - 1) < 1e-6
+            values.append(abs(np.vdot(mode.left, terms[kept].sum(axis=0))))
+        return np.array(values)
 
     def field(self, solution: Solution | None = None, layer: float = 0.0) -> NDArray[np.float64]:
         """(N, d) the state X(z) of a `solution`, by default the smallest stable one, advanced by `layer` layers."""

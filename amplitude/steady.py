@@ -23,15 +23,15 @@ WEAK = 5
 def solutions(f: ReducedMap) -> tuple[Solution, ...]:
     """Every nonzero steady state of `f` that is found, by increasing size; those on one orbit of the phases once.
 
-    Where phases do not lock (a resonance too weak for its detuning), the steady state of `ReducedMap.averaged`.
+    Where phases run through, a resonance being too weak for its detuning, those of `ReducedMap.averaged` count.
     """
     modes, found = range(len(f.first)), []
     for size in range(1, len(f.first) + 1):
         for active in combinations(modes, size):
-            here = _distinct(f, _states(f, list(active)))
-            if not here and f.locking[list(active)].any():
-                here = _distinct(f.averaged, _states(f.averaged, list(active)))
-            found += here
+            found += _distinct(f, _states(f, list(active)))
+            if f.locking[list(active)].any():
+                means = _distinct(f.averaged, _states(f.averaged, list(active)))
+                found += [solution for solution in means if _runs_through(f, solution)]
     return tuple(sorted(found, key=lambda solution: float(np.linalg.norm(solution.z))))
 
 
@@ -39,6 +39,7 @@ def solution_at(f: ReducedMap, z: Complex) -> Solution:
     """The `Solution` at the steady state `z` (modes,) of `f`, with its phase advances and multipliers."""
     active, image = z != 0, f(z)
     advance = np.where(active, np.angle(np.where(active, image, 1) / np.where(active, z, 1)), np.nan)
+    advance = np.where(advance < 1e-12 - np.pi, np.pi, advance)
     directions, offset = f.phases
     # how far along the free directions; an absent mode turns with those it is tied to
     behind = np.angle(np.exp(1j * (advance - offset)[active]))
@@ -50,6 +51,20 @@ def solution_at(f: ReducedMap, z: Complex) -> Solution:
     free = np.linalg.matrix_rank(directions[:, active]) if len(directions) else 0
     values = values[np.argsort(np.abs(values - 1))][free:]
     return Solution(z, advance, values[np.argsort(-np.abs(values))])
+
+
+def _runs_through(f: ReducedMap, solution: Solution) -> bool:
+    """Whether no term of f can lock the phases of a `solution` of the averaged map: each turns on faster, by
+    Σ_t turns_t Ω_t a layer, than all terms together can hold it.
+    """
+    active = solution.active
+    pull = np.abs(f.coefficients[f.first] * f.monomials_at(solution.z)) * f.locking
+    if pull[~active].any():
+        return False
+    s, m = np.nonzero(pull)
+    held = (pull.sum(axis=1) / np.where(active, np.abs(solution.z), 1)).max()
+    detuning = np.angle(np.exp(1j * f.turns[s, m] @ np.nan_to_num(solution.phase_advances)))
+    return bool((np.abs(detuning) > held * np.abs(f.turns[s, m]).sum(axis=1)).all())
 
 
 def _distinct(f: ReducedMap, states: Complex) -> list[Solution]:
@@ -118,11 +133,12 @@ def _collect(coefficients: NDArray, powers: NDArray[np.int64], less: float) -> N
 
 
 def _real_roots(polynomial: Floats) -> list[float]:
-    """Nonzero real roots of the real `polynomial`, lowest power first."""
+    """Nonzero real roots of the real `polynomial`, lowest power first; its constant is the distance to onset."""
+    if abs(polynomial[0]) < 1e-14:
+        polynomial = polynomial[1:]
     descending = np.trim_zeros(polynomial, "b")[::-1]
     roots = np.roots(descending)
-    size = np.abs(roots).max(initial=0.0)
-    found = roots[(np.abs(roots.imag) <= 1e-9 * np.abs(roots)) & (np.abs(roots) > 1e-12 * size)].real
+    found = roots[(np.abs(roots.imag) <= 1e-9 * np.abs(roots)) & (roots != 0)].real
     slope = np.polyval(np.polyder(descending), found)
     polished = found - np.polyval(descending, found) / np.where(slope == 0, np.inf, slope)
     return [float(root) for root in polished]

@@ -56,7 +56,7 @@ def run(
         from figures.modes_plot import save_picture
 
         found["plot"] = str(save_picture(relation, modes[0], Path(plot), Path(path).stem))
-    print(json.dumps(_finite(found), indent=2, allow_nan=False) if as_json else text(found))
+    print(json.dumps(finite(found), indent=2, allow_nan=False) if as_json else text(found))
 
 
 def summary(relation: Dispersion, modes: list[Mode]) -> dict[str, Any]:
@@ -86,15 +86,15 @@ def text(found: dict[str, Any]) -> str:
     lines = [
         f"{found['file']}: {tokens}, d = {found['d']}, {heads}",
         f"state {_numbers(state)}, {at}",
-        f"{found['verdict']}: max |Λ| = {found['growth']:.6f} at k = {_k(modes[0]['k'])}",
+        f"{found['verdict']}: max |Λ| = {found['growth']:.6f} at k = {wave_name(modes[0]['k'])}",
         "",
-        *_aligned([COLUMNS, *(_row(mode) for mode in modes)]),
+        *aligned([COLUMNS, *(_row(mode) for mode in modes)]),
     ]
     points = found.get("fixed_points")
     if points is not None:
         lines += ["", "homogeneous fixed points, and max |Λ| at k = 0:" if points else "no isolated fixed point found"]
         rows = [(_numbers(point["state"]), abs(complex(*point["multipliers"][0])), point["stable"]) for point in points]
-        lines += _aligned([(a, f"{size:.6f}", "stable" if stable else "unstable") for a, size, stable in rows])
+        lines += aligned([(a, f"{size:.6f}", "stable" if stable else "unstable") for a, size, stable in rows])
     return "\n".join([*lines, *(["", f"wrote {found['plot']}"] if "plot" in found else [])])
 
 
@@ -131,10 +131,17 @@ def _row(mode: dict[str, Any]) -> tuple[str, ...]:
     sizes = (f"{mode['modulus']:.6f}", *(f"{mode[name]:+z.6f}" for name in ("growth", "phase")))
     wavelength = f"{mode['wavelength']:.2f}" if isfinite(mode["wavelength"]) else "–"
     condition = f"{mode['condition']:.4g}" if isfinite(mode["condition"]) else "defective"
-    return _k(mode["k"]), ", ".join(f"{part:.4f}" for part in q), *sizes, wavelength, mode["morphology"], condition
+    return (
+        wave_name(mode["k"]),
+        ", ".join(f"{part:.4f}" for part in q),
+        *sizes,
+        wavelength,
+        mode["morphology"],
+        condition,
+    )
 
 
-def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+def aligned(rows: list[tuple[str, ...]]) -> list[str]:
     """`rows` with their columns to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  " + "  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
@@ -144,7 +151,8 @@ def _parts(k: Any) -> tuple[int, ...]:
     return (k,) if isinstance(k, int) else tuple(k)
 
 
-def _k(k: Any) -> str:
+def wave_name(k: Any) -> str:
+    """The wavenumber `k`, a number or a list of them, as text."""
     return ", ".join(map(str, _parts(k)))
 
 
@@ -159,10 +167,10 @@ def _pairs(values: NDArray[np.complex128]) -> list[list[float]]:
     return [[value.real, value.imag] for value in values.tolist()]
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """`value` with null for what JSON has no number for."""
     if isinstance(value, dict):
-        return {key: _finite(entry) for key, entry in value.items()}
+        return {key: finite(entry) for key, entry in value.items()}
     if isinstance(value, list):
-        return [_finite(entry) for entry in value]
+        return [finite(entry) for entry in value]
     return None if isinstance(value, float) and not isfinite(value) else value

@@ -87,7 +87,7 @@ def run(names: Sequence[str], out: str | os.PathLike[str], quick: bool = False, 
     An ArgumentError, before anything is computed, names a figure or folder that cannot be used.
     """
     modules = [load(name) for name in dict.fromkeys(names or _available())]
-    folder = _writable(Path(out))
+    folder = writable(Path(out))
     claims: list[Claim] = []
     settings: dict[str, object] = {"figures": [], "quick": quick}
     report: list[Path] = []
@@ -123,7 +123,7 @@ def _compute(module: FigureModule, quick: bool, progress: bool) -> xr.DataTree |
             raise KeyboardInterrupt from warning
 
 
-def _writable(folder: Path) -> Path:
+def writable(folder: Path) -> Path:
     """`folder`, created if need be; an ArgumentError if files cannot be written there."""
     probe = folder / f".tokenwaves.{os.getpid()}.part"
     try:

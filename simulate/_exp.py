@@ -12,7 +12,7 @@ from typing import Any
 
 from numba import njit
 
-from simulate._lanes import SIXTEEN, power_of_two, rough_reciprocal, select_above, sixteenth_powers, splat
+from simulate._lanes import SIXTEEN, fused, power_of_two, rough_reciprocal, select_above, sixteenth_powers, splat
 
 LIMIT = 708.0
 """`exp` clamps its argument to ±LIMIT: beyond it 2ⁿ leaves the normal range of float64."""
@@ -78,10 +78,10 @@ if SIXTEEN:
     _powers = sixteenth_powers()
 
     @njit(**OPTIONS)
-    def exp2_within(y):  # type: ignore[no-untyped-def]
-        """2^y where |y| ≤ 1021 is known: within 2 ulp; NaN gives NaN. y = m/16 + r, |r| ≤ 1/32."""
-        shifted = y + MAGIC_16
-        r = y - (shifted - MAGIC_16)
+    def exp2_product(a, b):  # type: ignore[no-untyped-def]
+        """2^{ab} where |ab| ≤ 1021 is known: within 2 ulp; NaN gives NaN. ab = m/16 + r, |r| ≤ 1/32."""
+        shifted = fused(a, b, splat(MAGIC_16))
+        r = fused(a, b, MAGIC_16 - shifted)
         q = r * Q_16[5] + Q_16[4]
         q = q * r + Q_16[3]
         q = q * r + Q_16[2]
@@ -93,8 +93,9 @@ if SIXTEEN:
 else:
 
     @njit(**OPTIONS)
-    def exp2_within(y):  # type: ignore[no-untyped-def]
-        """2^y where |y| ≤ 1021 is known: within 2 ulp; NaN gives NaN. y = n + r, |r| ≤ 1/2."""
+    def exp2_product(a, b):  # type: ignore[no-untyped-def]
+        """2^{ab} where |ab| ≤ 1021 is known: within 2 ulp of the rounded ab; NaN gives NaN. ab = n + r, |r| ≤ 1/2."""
+        y = a * b
         shifted = y + MAGIC
         r = y - (shifted - MAGIC)
         scale = power_of_two(shifted)

@@ -15,7 +15,7 @@ from typing import Any
 
 from numba import njit
 
-from simulate._exp import LOG2_E, OPTIONS, exp, exp2_within, tanh
+from simulate._exp import LOG2_E, OPTIONS, exp, exp2_product, tanh
 from simulate._lanes import LANES, load, select_above, select_not_above, splat, store
 from simulate._moments import attend_by_moments
 
@@ -90,14 +90,14 @@ def _attend(x, weights, content, ratio, denominator):  # type: ignore[no-untyped
         s, t = load(ratio, i), load(denominator, i)
         for j in range(i):
             xj = load(x, j)
-            shared = exp2_within(tilt * xj)
+            shared = exp2_product(tilt, xj)
             forward = load(weights, i - j) * shared
             backward = load(weights, n - i + j) * shared
             s = s + forward * xj
             t = t + forward
             store(ratio, j, load(ratio, j) + backward * xi)
             store(denominator, j, load(denominator, j) + backward)
-        own = load(weights, 0) * exp2_within(tilt * xi)
+        own = load(weights, 0) * exp2_product(tilt, xi)
         store(ratio, i, s + own * xi)
         store(denominator, i, t + own)
     for i in range(n):
@@ -197,8 +197,9 @@ def kernel(activation: str | None) -> Any:
                 for h in range(heads):
                     chi, scale = load(content[block], h), load(value[block], h)
                     if pairs > 0:
+                        needed = moments[: 2 * pairs]
                         attend_by_moments(
-                            state, symbol_re[block, h], symbol_im[block, h], chi, roots, series, moments[: 2 * pairs], ratio
+                            state, symbol_re[block, h], symbol_im[block, h], chi, roots, series, needed, ratio
                         )
                     if exact:
                         _attend(state, weights[block, h], chi, other, denominator)

@@ -9,7 +9,7 @@ reordered, NaN and infinity keep their meaning. Importing this module imports nu
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -173,6 +173,16 @@ SIXTEEN = binding.get_host_cpu_features().get("avx512f", False)
 """Whether `sixteenth_powers` exists: two registers of a processor with AVX-512 hold its table."""
 
 
+@intrinsic
+def fused(typing: Any, a: Any, b: Any, c: Any) -> Any:
+    """a·b + c rounded once; slow where the processor has no such instruction."""
+
+    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        return builder.call(_declared(builder, f"llvm.fma.v{LANES}f64", [VECTOR] * 3), arguments)
+
+    return lanes(lanes, lanes, lanes), generate
+
+
 def sixteenth_powers() -> Any:
     """An intrinsic: 2^{m/16} from the argument m/16 + 1.5·2⁴⁸, whose last bits are m in two's complement.
 
@@ -184,9 +194,7 @@ def sixteenth_powers() -> Any:
     def powers(typing: Any, shifted: Any) -> Any:
         def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
             low, high = (_constant(entries[half : half + LANES]) for half in (0, LANES))
-            kind = ir.FunctionType(VECTOR, [VECTOR, INTEGERS, VECTOR])
-            name = "llvm.x86.avx512.vpermi2var.pd.512"
-            choose = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+            choose = _declared(builder, "llvm.x86.avx512.vpermi2var.pd.512", [VECTOR, INTEGERS, VECTOR])
             bits = builder.bitcast(arguments[0], INTEGERS)
             chosen = builder.bitcast(builder.call(choose, [low, bits, high]), INTEGERS)
             exponent = builder.shl(bits, ir.Constant(INTEGERS, [48] * LANES))
@@ -197,5 +205,11 @@ def sixteenth_powers() -> Any:
     return powers
 
 
-def _constant(values: Sequence[float]) -> Any:
+def _constant(values: Iterable[float]) -> Any:
     return ir.Constant(VECTOR, [ir.Constant(DOUBLE, float(value)) for value in values])
+
+
+def _declared(builder: Any, name: str, arguments: Sequence[Any]) -> Any:
+    """The instruction `name` of LLVM, which returns a vector."""
+    kind = ir.FunctionType(VECTOR, arguments)
+    return builder.module.globals.get(name) or ir.Function(builder.module, kind, name)

@@ -1,6 +1,7 @@
 """The attention sums as few moments, on rings of 2^m tokens: O(N log N) where |χ| max x² is not large.
 
-T_i(t) = Σ_j P_{i−j} e^{t x_j} = 1 + Σ_{k=1}^{M} c_k t^k (P * x^k)_i,  S_i = Σ_j P_{i−j} e^{t x_j} x_j = dT_i/dt,  t = χ x_i
+T_i = Σ_j P_{i−j} e^{t x_j} = 1 + Σ_{k=1}^{M} c_k t^k (P * x^k)_i,   S_i = Σ_j P_{i−j} e^{t x_j} x_j = dT_i/dt,
+with t = χ x_i.
 
 c_k is nearly 1/k!: Σ k c_k y^{k−1} is the Chebyshev expansion of e^y, cut off, on |y| ≤ reach (see `terms`).
 Two moments are convolved at a time, as real and imaginary part of one transform: decimation in
@@ -32,7 +33,7 @@ HALF_ROOT = math.sqrt(0.5)
 
 @lru_cache
 def expansion() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(reach, coefficients): (MOST_PAIRS,) largest |χ| max x² of each number of pairs of moments, and its c_1, c_2, …."""
+    """(MOST_PAIRS,) largest |χ| max x² of each number of pairs of moments, and (MOST_PAIRS, 2·MOST_PAIRS) its c_k."""
     table = np.zeros((MOST_PAIRS, 2 * MOST_PAIRS))
     reaches = np.array([reach(2 * pairs - 1, PRECISION) for pairs in range(1, MOST_PAIRS + 1)])
     for row, limit in enumerate(reaches):
@@ -225,7 +226,7 @@ def convolve(re, im, symbol_re, symbol_im, roots):  # type: ignore[no-untyped-de
 
 @njit(**OPTIONS)
 def attend_by_moments(x, symbol_re, symbol_im, chi, roots, series, moments, ratio):  # type: ignore[no-untyped-def]
-    """Write S/T of one head into `ratio` (N, LANES): `series` (M, LANES) are the c_k, `moments` (M, N, LANES) scratch."""
+    """Write S/T of one head into `ratio` (N, LANES); `series` (M, LANES): the c_k; `moments` (M, N, LANES): scratch."""
     n, terms = x.shape[0], moments.shape[0]
     for i in range(n):
         store(ratio, i, splat(1.0))  # x^k, until the moments are made

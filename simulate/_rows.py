@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from simulate._exp import LOG2_E, OPTIONS, exp2_within
+from simulate._exp import LOG2_E, OPTIONS, exp2_product
 from simulate._lanes import LANES, load, load_from, select_above, splat, store
 
 REMOVED = -1e300
@@ -34,10 +34,10 @@ def exponentials(logits, bias, totals):  # type: ignore[no-untyped-def]
             top = select_above(y, top, y, top)
         store(lane, 0, top)
         top = splat(lane.max())
-        total, lowest = splat(0.0), splat(LOWEST)
+        total, lowest, one = splat(0.0), splat(LOWEST), splat(1.0)
         for b in range(row.shape[0]):
             y = load(row, b) - top
-            e = exp2_within(select_above(lowest, y, lowest, y))
+            e = exp2_product(select_above(lowest, y, lowest, y), one)
             store(row, b, e)
             total = total + e
         store(lane, 0, total)
@@ -64,7 +64,7 @@ def exact_rows(first, last, x, keys, weights, content, ratio):  # type: ignore[n
         start = n - 1 - i  # of P_i, P_{i−1}, …
         for b in range(whole):
             xj = load_from(keys, b * LANES)
-            e = load_from(weights, start + b * LANES) * exp2_within(tilt * xj)
+            e = load_from(weights, start + b * LANES) * exp2_product(tilt, xj)
             if b == whole - 1:
                 e = e * inside
             s = s + e * xj
@@ -86,7 +86,7 @@ def two_powers(pair, power, x, odd, even):  # type: ignore[no-untyped-def]
 
 @njit(**OPTIONS)
 def add_terms(pair, k, content, x, power, numerator, denominator):  # type: ignore[no-untyped-def]
-    """Add the moments c_k C_k + i c_{k+1} C_{k+1} of `pair` (N,) to T and S = dT/dt; `power` (N,) is t^{k−1}, t = χx."""
+    """Add the moments c_k C_k + i c_{k+1} C_{k+1} of `pair` (N,) to T and S = dT/dt; `power` (N,): t^{k−1}, t = χx."""
     for i in range(x.shape[0]):
         t = content * x[i]
         odd, even = pair[i].real, pair[i].imag * t

@@ -8,6 +8,7 @@ more than MOST_TERMS, or cancels too many digits, one exponential for each pair 
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,7 +112,7 @@ class _LongHead:
         ratio = np.empty(n)
         edges = np.linspace(0, n, thread_count() + 1).astype(int)
         x = np.ascontiguousarray(x)
-        calls = [(int(a), int(b), x, keys, weights, self.content, ratio) for a, b in pairwise(edges)]
-        for future in [pool().submit(exact_rows, *call) for call in calls]:
+        rest: tuple[Any, ...] = (x, keys, weights, self.content, ratio)
+        for future in [pool().submit(exact_rows, int(a), int(b), *rest) for a, b in pairwise(edges)]:
             future.result()
         return ratio

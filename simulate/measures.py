@@ -24,7 +24,7 @@ Measure = str | MeasureFunction | Sequence[str | MeasureFunction] | None
 
 @dataclass(frozen=True)
 class Measures:
-    """names : of COLUMNS. functions : from the Trajectory of a point, only its last state recorded, to numbers by name."""
+    """names : of COLUMNS. functions : from the Trajectory of a point, its last state alone, to numbers by name."""
 
     names: tuple[str, ...]
     functions: tuple[MeasureFunction, ...]

@@ -237,5 +237,6 @@ def start_of(plan: Plan, model: Model, point: int, given: NDArray[np.float64] | 
         state = np.asarray(plan.start(model, generator))
         shape: tuple[int, ...] = (model.n,) if model.d == 1 and state.ndim == 1 else (model.n, model.d)
         return frozen_array("start", state, shape).reshape(model.n, model.d)
-    drawn: NDArray[np.float64] = np.multiply(plan.start, generator.standard_normal((model.n, model.d)))
+    assert plan.start is not None  # such a plan hands out what is given
+    drawn: NDArray[np.float64] = plan.start * generator.standard_normal((model.n, model.d))
     return drawn

@@ -28,7 +28,7 @@ COLUMNS: Columns = {
     "critical_modulus": ((), float, "1", "modulus of the leading multiplier at x = 0"),
     "critical_phase": ((), float, "rad", "argument of the leading multiplier at x = 0"),
     "critical_amplitude": ((), float, "1", "|w* B_k| at the critical wavenumber, w the critical left vector"),
-    "critical_phase_advance": ((), float, "rad", "arg(w* B_k after/w* B_k before) at the critical wavenumber, last layer"),
+    "critical_phase_advance": ((), float, "rad", "arg(w* B_k after/w* B_k before) at that wavenumber, last layer"),
     "mean": (("feature",), float, "1", "average over tokens"),
     "cluster_low": (("feature",), float, "1", "mean of the tokens below the mid-range (min + max)/2"),
     "cluster_high": (("feature",), float, "1", "mean of the tokens at or above the mid-range (min + max)/2"),
@@ -76,7 +76,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Layout:
-    """Sizes of what is recorded: `shape` of the ring or torus of tokens, `d` features, spectrum of a `real` ring."""
+    """Sizes of what is recorded: `shape` of the ring or torus of tokens, `d` features."""
 
     shape: tuple[int, ...]
     d: int

@@ -110,10 +110,12 @@ def evolve(
     progress(depth * (points - len(running)))
     done, last = 0, Check.of(starts[running], starts[running], shape)
     while done < depth and len(running):
-        engine, base, members = system.take(running).begin(states[running]), done, running
+        order = system.take(running).arranged(states[running])
+        running, last = running[order], last.take(order)
+        engine, base, members, until = system.take(running).begin(states[running]), done, running, 2 * done + CHECK
         inside = np.arange(len(running))
-        # The batch is packed anew once a quarter of it is idle.
-        while done < depth and 4 * len(inside) > 3 * len(members):
+        # The batch is packed anew once a quarter of it is idle, and now and then to keep like states together.
+        while done < min(depth, until) and 4 * len(inside) > 3 * len(members):
             chunk = min(CHECK, depth - done)
             engine.advance(chunk)
             done += chunk

@@ -1,9 +1,9 @@
-"""Where the points of a sweep are worked on: this process, or whatever joblib knows. joblib is imported on first use."""
+"""Where the points of a sweep are worked on: this process, or what joblib knows. joblib is imported on first use."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
@@ -47,14 +47,14 @@ def jobs_of(n_jobs: int | None, backend: str | None) -> Jobs:
         raise ArgumentError("n_jobs", n_jobs, "None, or joblib installed") from None
     if n_jobs is None and backend is None:
         active, count = get_active_backend()
-        if count == 1 or active.effective_n_jobs(count) == 0:
-            return Jobs(0, {})
-        return Jobs(max(1, active.effective_n_jobs(count)), {})
+        count = getattr(active, "default_n_jobs", 1) if count is None else count
+        return Jobs(0 if count == 1 else max(1, active.effective_n_jobs(count)), {})
     if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0):
         raise ArgumentError("n_jobs", repr(n_jobs), "a whole number but 0, negative to count from all cores")
-    options = {name: value for name, value in {"n_jobs": n_jobs, "backend": backend}.items() if value is not None}
+    options: dict[str, Any] = {"n_jobs": n_jobs or -1, **({} if backend is None else {"backend": backend})}
     try:
-        return Jobs(max(1, int(joblib.Parallel(**options).n_jobs and _effective(joblib, options))), options)
+        with joblib.parallel_config(**options):
+            return Jobs(max(1, joblib.effective_n_jobs(options["n_jobs"])), options)
     except (ValueError, ImportError) as error:
         raise ArgumentError("backend", f"{backend!r} ({error})", "a backend of joblib") from None
 
@@ -74,7 +74,7 @@ def parts(
     starts: NDArray[np.float64] | None,
     jobs: Jobs,
     progress: Callable[[int], object],
-) -> Iterator[Part]:
+) -> Generator[Part, None, None]:
     """The outcomes of each range of points, in any order; `starts` (points, N, d) where each has its own."""
 
     def calls() -> Iterator[tuple[Plan, int, int, NDArray[np.float64] | None]]:
@@ -113,8 +113,3 @@ def _operations(model: Model) -> float:
     if engine_of(model) == "fft":
         return heads * model.n * 40 * np.log2(model.n)
     return heads * model.n * (model.n * (2 * model.d + 20) + 2 * model.d**2)
-
-
-def _effective(joblib: Any, options: dict[str, Any]) -> int:
-    with joblib.parallel_config(**options):
-        return int(joblib.effective_n_jobs(options.get("n_jobs", -1)))

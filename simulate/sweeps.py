@@ -181,10 +181,10 @@ def _checked_start(start: ArrayLike | StartFunction, shape: tuple[int, ...], lay
         return start
     if np.ndim(start) == 0:
         return real_number("start", start)
-    tail: tuple[int, ...] = (layout.n,) if layout.d == 1 else (layout.n, layout.d)
-    whole = (*shape, layout.n, layout.d) if np.ndim(start) > len(tail) else (layout.n, layout.d)
-    if layout.d == 1 and np.shape(start) in ((layout.n, 1), (*shape, layout.n, 1)) and np.shape(start) != (*shape, layout.n):
-        start = np.asarray(start)[..., 0]
+    one, every = (layout.n, layout.d), (*shape, layout.n, layout.d)
+    if np.shape(start) in (one, every):
+        return frozen_array("start", start, np.shape(start))
+    whole = every if np.ndim(start) > (1 if layout.d == 1 else 2) else one
     expected = whole[:-1] if layout.d == 1 else whole
     return frozen_array("start", start, expected).reshape(whole)
 
@@ -212,7 +212,7 @@ def _finished(path: str | os.PathLike[str], settings: Mapping[str, str]) -> bool
     with load(path, lazy=True) as dataset:
         found, whole = dataset.attrs.get("settings"), dataset.attrs.get("interrupted") == 0
     if found != digest(dict(settings)):
-        raise ArgumentError("path", f"{str(path)!r}, another sweep", "the same call again, another path, or resume=False")
+        raise ArgumentError("path", f"{str(path)!r}, another sweep", "the same call, another path, or resume=False")
     return bool(whole)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 
 def coefficients(degree: int, z: float) -> NDArray[np.float64]:
-    """(degree + 1,) coefficients a_k of Σ_k a_k y^k, the Chebyshev expansion of e^y on |y| ≤ `z` > 0 cut off at `degree`."""
+    """(degree + 1,) a_k of Σ_k a_k y^k, the Chebyshev expansion of e^y on |y| ≤ `z` > 0, cut off at `degree`."""
     from scipy.special import iv
 
     chebyshev = 2 * iv(np.arange(degree + 1), z)
@@ -33,8 +33,3 @@ def reach(degree: int, tolerance: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if error(degree, middle) <= tolerance else (low, middle)
     return low
-
-
-def degree_for(z: float, tolerance: float, most: int) -> int | None:
-    """The least degree, up to `most`, whose `error` on |y| ≤ `z` is at most `tolerance`; None if there is none."""
-    return next((degree for degree in range(1, most + 1) if error(degree, z) <= tolerance), None)

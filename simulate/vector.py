@@ -162,7 +162,7 @@ def _parts(model: Model) -> list[tuple[Head, NDArray[np.float64], NDArray[np.int
 def _rotary(
     rotary: Rotary, position: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    """Query and key matrices (d_h, d), first members of all 2-blocks before the second ones, and (cos, sin) (n, d_h/2)."""
+    """Query and key (d_h, d), first members of all 2-blocks before the second ones, and (cos, sin) (n, d_h/2)."""
     size = len(rotary.query)
     order = np.arange(size) if rotary.pairing == "half" else np.r_[0:size:2, 1:size:2]
     angle = position @ rotary.frequencies.T

@@ -5,9 +5,9 @@ import pytest
 from numba import njit
 
 from dispersion import Activation, ArgumentError, Block, FeedForward, Head, Kernel
-from simulate import _exp
+from simulate import _exp, _moments
 from simulate._engine import Batch, pack
-from simulate._lanes import LANES, load, store
+from simulate._lanes import LANES, load, splat, store
 
 
 def over_arrays(function):
@@ -33,6 +33,11 @@ def exp():
 
 
 @pytest.fixture(scope="module")
+def exp2():
+    return over_arrays(njit(lambda x: _exp.exp2_product(x, splat(1.0))))
+
+
+@pytest.fixture(scope="module")
 def tanh():
     return over_arrays(_exp.tanh)
 
@@ -45,6 +50,49 @@ def ulps(value, reference):
 def test_exp_is_within_two_ulp(exp, size):
     x = size * np.random.default_rng(0).uniform(-1, 1, 100_000)
     assert ulps(exp(x), np.exp(x.astype(np.longdouble))) <= 2
+
+
+@pytest.mark.parametrize("size", [1e-12, 0.03, 0.4, 1.0, 10.0, 1020.0])
+def test_exp2_is_within_two_ulp(exp2, size):
+    x = size * np.random.default_rng(0).uniform(-1, 1, 100_000)
+    assert ulps(exp2(x), np.exp2(x.astype(np.longdouble))) <= 2
+    assert np.isnan(exp2(np.array([np.nan]))[0])
+
+
+def test_division_without_the_machine_s(exp2):
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=100_000), np.exp(rng.uniform(-600, 600, size=100_000))
+    pairs = over_arrays(njit(lambda x: _exp.divided(x, x * x + 2.0)))
+    exact = a.astype(np.longdouble) / (a.astype(np.longdouble) ** 2 + 2)
+    assert ulps(pairs(a), exact) <= 2
+    reciprocal = over_arrays(njit(lambda x: _exp.divided(splat(1.0), x)))
+    assert ulps(reciprocal(b), 1 / b.astype(np.longdouble)) <= 1
+
+
+@pytest.mark.parametrize("n", [8, 16, 32, 64, 128, 512])
+def test_two_convolutions_at_a_time(n):
+    rng = np.random.default_rng(n)
+    weights = rng.dirichlet(np.ones(n), LANES).T
+    fields = rng.normal(size=(2, n, LANES))
+    symbol = np.fft.fft(weights, axis=0)
+    order = _moments.frequency_order(n)
+    re, im = fields.copy()
+    scaled = symbol[order] / n
+    _moments.convolve(re, im, scaled.real.copy(), scaled.imag.copy(), _moments.turns(n))
+    expected = np.fft.ifft(np.fft.fft(fields, axis=1) * symbol, axis=1).real
+    np.testing.assert_allclose([re, im], expected, rtol=0, atol=1e-14)
+
+
+def test_cut_off_expansions_keep_their_promise():
+    reaches, table = _moments.expansion()
+    assert (np.diff(reaches) > 0).all()
+    for row, z in enumerate(reaches):
+        y = np.linspace(-z, z, 501)
+        powers = y[:, None] ** np.arange(1, table.shape[1] + 1)
+        slope = (np.arange(1, table.shape[1] + 1) * table[row] * powers / np.where(y, y, 1)[:, None]).sum(axis=1)
+        away = y != 0
+        np.testing.assert_allclose(1 + powers @ table[row], np.exp(y), rtol=4e-15 * np.exp(z))
+        np.testing.assert_allclose(slope[away], np.exp(y)[away], rtol=4e-15 * np.exp(z))
 
 
 @pytest.mark.parametrize("size", [1e-300, 1e-9, 1e-3, 0.1, 0.4, 1.0, 5.0, 25.0, 1e5])
@@ -95,10 +143,26 @@ def test_engine_equals_the_block(activation, n):
     assert (np.abs(batch.previous - before) / scale).max() < 1e-13
 
 
-def test_a_point_does_not_depend_on_its_neighbours():
+@pytest.mark.parametrize("n", [8, 16, 32, 64, 512])
+def test_moments_and_exponentials_are_one_map(n):
+    """Lanes side by side whose |χ| max x² lies in every range of the expansion, and beyond."""
+    rng = np.random.default_rng(n)
+    blocks = [random_block(rng, n, 1 + p % 2, 1, "tanh") for p in range(3 * LANES)]
+    sizes = np.geomspace(1e-5, 3, len(blocks))
+    states = sizes[:, None] * rng.normal(size=(len(blocks), n))
+    batch = Batch(pack(blocks), states)
+    batch.advance(3)
+    for _ in range(3):
+        states = np.array([b.forward(x) for b, x in zip(blocks, states, strict=True)])
+    scale = np.abs(states).max(axis=1, keepdims=True)
+    assert (np.abs(batch.states - states) / scale).max() < 2e-13
+
+
+@pytest.mark.parametrize("n", [11, 16])
+def test_a_point_does_not_depend_on_its_neighbours(n):
     rng = np.random.default_rng(5)
-    blocks = [random_block(rng, 11, 1 + p % 3, 1 + p % 2, "tanh") for p in range(3 * LANES)]
-    states = rng.normal(size=(len(blocks), 11))
+    blocks = [random_block(rng, n, 1 + p % 3, 1 + p % 2, "tanh") for p in range(3 * LANES)]
+    states = np.geomspace(1e-3, 2, len(blocks))[:, None] * rng.normal(size=(len(blocks), n))
     together = Batch(pack(blocks), states)
     together.advance(50)
     for chosen in ([0], [LANES + 3, 2, 5], range(1, 2 * LANES)):

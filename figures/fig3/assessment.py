@@ -96,7 +96,7 @@ def _competition_claim(data: xr.DataTree) -> Claim:
     d = data["competition"].to_dataset()
     agree = d.observed == d.predicted
     share = float(agree.mean())
-    unstable = (d.mu_4 > 0) | (d.mu_5 > 0)
+    unstable = (d.mu > 0).any("mode")
     why = d.miss.values[~agree.values]
     return Claim(
         "fig3.competition.cubic",
@@ -159,7 +159,7 @@ def _beyond_claims(data: xr.DataTree) -> Iterator[Claim]:
         f"{int(inside.notnull().sum())} points; met if at least 0.995",
     )
     d = data["beyond/competition"].to_dataset()
-    settled = abs(np.maximum(d.mu_4, d.mu_5)) > SETTLED_MU
+    settled = abs(d.mu.max("mode")) > SETTLED_MU
     agree = (d.exact == d.observed).where(settled)
     yield Claim(
         "fig3.competition.exact",

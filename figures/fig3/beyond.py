@@ -61,12 +61,13 @@ def resonant(c: xr.Dataset, points: int, progress: bool) -> xr.Dataset:
     separation, strength = c.separation.values[rows[:, 0]], c.strength.values[rows[:, 1]]
 
     def make(point: int) -> Block:
-        return tanh_block(two_lobes(strength[point], separation[point]), -0.6)
+        return tanh_block(two_lobes(float(strength[point]), float(separation[point])), -0.6)
 
     start = 1e-3 * np.random.default_rng(SEED).standard_normal((len(rows), N)) + 0.02 * np.cos(np.pi * np.arange(N) / 2)
     numbers = np.arange(len(rows))
     run = sweep(make, {"point": numbers}, depth=RESONANT_DEPTH, start=start, rng=SEED, progress=progress)
-    predicted = [normal_form(make(p), dispersion_relation(make(p)).mode(8), 7).amplitude for p in numbers]
+    blocks = [make(int(p)) for p in numbers]
+    predicted = [normal_form(block, dispersion_relation(block).mode(8), 7).amplitude for block in blocks]
     return xr.Dataset(
         {
             "amplitude": ("point", run.spectrum.sel(k=8).values),
@@ -103,7 +104,7 @@ def stability_band(points: int) -> xr.Dataset:
 def competition_beyond(d: xr.Dataset, every: int) -> xr.Dataset:
     """Stability of the exact patterns of modes 4 and 5, on a part of the grid of d, and the regime it decides."""
     data = subgrid(d, every)
-    grows = np.stack([data.mu_4.values, data.mu_5.values], axis=-1) > 0
+    grows = data.mu.values > 0
     members, blocks = _members(grows.any(axis=-1), data, lambda w, s: tanh_block(four_and_five(w, s), -0.6))
     modulus = np.full((*grows.shape[:2], 2), np.nan)
     with np.errstate(invalid="ignore"):
@@ -113,7 +114,7 @@ def competition_beyond(d: xr.Dataset, every: int) -> xr.Dataset:
     stable = modulus <= 1 + NEUTRAL
     regime = np.select([~grows.any(axis=-1), stable.all(axis=-1), stable[..., 0], stable[..., 1]], [0, 3, 1, 2], 5)
     dims = data.observed.dims
-    return data[["observed", "predicted", "mu_4", "mu_5", "critical_modulus"]].assign(
+    return data[["observed", "predicted", "mu", "critical_modulus"]].assign(
         exact=(dims, regime.astype(float)), modulus=((*dims, "mode"), modulus)
     )
 

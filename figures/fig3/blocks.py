@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dispersion import Activation, Block, FeedForward, Head, Kernel, dispersion_relation
+from dispersion import Activation, Block, FeedForward, Head, Kernel
 
 N = 32
 CHI = 1.5
@@ -46,13 +46,6 @@ def cluster_block(mu: float) -> Block:
     """No positional encoding, η = −0.6, φ(y) = μy + 0.3y² − y³/3."""
     polynomial = Activation.polynomial([mu, 0.3, -1 / 3])
     return Block([Head(Kernel.uniform(N), value=-0.6, content=CHI)], FeedForward.scalar(polynomial))
-
-
-def leading_wavenumber(block: Block) -> int:
-    """argmax |J(q)| on the grid of a ring."""
-    k = dispersion_relation(block).leading().k
-    assert isinstance(k, int)
-    return k
 
 
 def gain_for(kernel: Kernel, k: int, mu: float) -> float:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import matplotlib.pyplot as plt
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.colors import BoundaryNorm, ListedColormap
-from matplotlib.patheffects import AbstractPathEffect, withStroke
 
-from amplitude import REGIMES
-from figures.style import BLUE, GREEN, ORANGE, PURPLE, SEQUENTIAL, SKY, VERMILION, panel_label
+from figures.diagram.drawing import (
+    draw_competition,
+    draw_quantity,
+    draw_regimes,
+    draw_threshold,
+    draw_wavenumber,
+    mark_misses,
+)
+from figures.style import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, panel_label
 
 MARKERS = {
     # (series, quantity): label, colour, marker
@@ -24,7 +28,6 @@ MARKERS = {
     ("travelling", "shift"): (r"speed $|\Omega-\omega_c|$", VERMILION, "s"),
     ("clusters", "m"): ("cluster mean $m$", PURPLE, "D"),
 }
-REGIME_COLOURS = dict(zip(REGIMES, ("#e8e8e8", SKY, ORANGE, PURPLE, GREEN, "white"), strict=True))
 
 
 def draw(data: xr.DataTree, axes: Mapping[str, Axes]) -> None:
@@ -33,10 +36,15 @@ def draw(data: xr.DataTree, axes: Mapping[str, Axes]) -> None:
         _draw_scaling(data, axes[panel], quantities, slope=0.5 if panel == "a" else 1.0)
     axes["a"].set(ylabel="amplitude")
     axes["shift"].set(ylabel="speed shift, mean")
-    _draw_amplitude(data["amplitude"].to_dataset(), axes["b"])
-    _draw_amplitude(data["travelling"].to_dataset(), axes["e"])
-    _draw_wavenumber(data["wavenumber"].to_dataset(), axes["c"])
-    _draw_competition(data["competition"].to_dataset(), axes["d"])
+    strength = "PE strength $s$"
+    for node, panel in {"amplitude": "b", "travelling": "e"}.items():
+        draw_quantity(data[node].to_dataset(), axes[panel], "critical_amplitude", "amplitude_theory", "amplitude $R$")
+        axes[panel].set(xlabel=r"OV gain $|\eta|$", ylabel=strength)
+    for node, panel, drawn in (("wavenumber", "c", draw_wavenumber), ("competition", "d", draw_competition)):
+        drawn(data[node].to_dataset(), axes[panel])
+        mark_misses(data[node].to_dataset(), axes[panel])
+    axes["c"].set(xlabel=r"lobe separation $\Delta$", ylabel=strength)
+    axes["d"].set(xlabel="kernel mixture $w$", ylabel=strength)
     _draw_errors(data["beyond/amplitude"].to_dataset(), axes["f"])
     _draw_band(data["beyond/band"].to_dataset(), data["wavenumber"].to_dataset(), axes["g"])
     _draw_exact_competition(data["beyond/competition"].to_dataset(), axes["h"])
@@ -62,103 +70,6 @@ def _draw_scaling(data: xr.DataTree, ax: Axes, quantities: tuple[str, ...], slop
     )
     ax.set(xlabel=r"distance to onset $\mu$")
     ax.legend(loc="upper left", fontsize=6)
-
-
-def _draw_amplitude(data: xr.Dataset, ax: Axes) -> None:
-    unstable = data.critical_modulus > 1
-    image = ax.pcolormesh(
-        data.gain, data.strength, data.critical_amplitude.where(unstable).T, vmin=0, cmap=SEQUENTIAL, rasterized=True
-    )
-    ax.set_facecolor(REGIME_COLOURS["collapsed"])
-    levels = np.arange(0.1, 2.0, 0.1)
-    lines = ax.contour(
-        data.gain,
-        data.strength,
-        data.amplitude_theory.where(unstable).T,
-        levels,
-        colors="white",
-        linewidths=0.7,
-        linestyles="--",
-    )
-    shadow: list[AbstractPathEffect] = [withStroke(linewidth=1.4, foreground="0.25")]
-    lines.set_path_effects(shadow)
-    for text in ax.clabel(lines, fontsize=6, fmt="%.1f"):
-        text.set_path_effects(shadow)
-    _threshold(data, ax)
-    ax.set(xlabel=r"OV gain $|\eta|$", ylabel="PE strength $s$")
-    ax.figure.colorbar(image, ax=ax, label="amplitude $R$", pad=0.02)
-
-
-def _mark_misses(data: xr.Dataset, ax: Axes) -> None:
-    """Dots where simulation and prediction disagree."""
-    x, y = data.miss.dims
-    i, j = np.nonzero(data.miss.values != "")
-    ax.plot(data[x].values[i], data[y].values[j], ".", color=VERMILION, markersize=1.5, markeredgewidth=0)
-
-
-def _threshold(data: xr.Dataset, ax: Axes) -> None:
-    x, y = data.critical_modulus.dims
-    ax.contour(data[x], data[y], data.critical_modulus.T, [1.0], colors="black", linewidths=1.2)
-
-
-def _draw_wavenumber(data: xr.Dataset, ax: Axes) -> None:
-    unstable = data.critical_modulus > 1
-    observed = data.wavenumber.where(unstable)
-    present = np.arange(int(observed.min()), int(observed.max()) + 1)
-    colours = ListedColormap(plt.get_cmap(SEQUENTIAL)(np.linspace(0, 1, len(present))))
-    norm = BoundaryNorm(np.append(present, present[-1] + 1) - 0.5, len(present))
-    image = ax.pcolormesh(data.separation, data.strength, observed.T, cmap=colours, norm=norm, rasterized=True)
-    ax.set_facecolor(REGIME_COLOURS["collapsed"])
-    growth = data.growth
-    for k in range(growth.sizes["k"]):
-        lead = growth.isel(k=k) - growth.drop_isel(k=k).max("k")
-        if lead.max() > 0 > lead.min():
-            ax.contour(
-                data.separation,
-                data.strength,
-                lead.where(growth.max("k") > 1).T,
-                [0.0],
-                colors="white",
-                linewidths=0.9,
-                linestyles="--",
-            )
-    _mark_misses(data, ax)
-    _threshold(data, ax)
-    ax.set(xlabel=r"lobe separation $\Delta$", ylabel="PE strength $s$")
-    ax.figure.colorbar(image, ax=ax, label="observed $k$", ticks=present, pad=0.02).minorticks_off()
-
-
-def _draw_competition(data: xr.Dataset, ax: Axes) -> None:
-    _draw_regimes(data, ax)
-    for transverse, mu in (("transverse_4", "mu_4"), ("transverse_5", "mu_5")):
-        ax.contour(
-            data.mixture,
-            data.strength,
-            data[transverse].where(data[mu] > 0).T,
-            [1.0],
-            colors="black",
-            linewidths=0.9,
-            linestyles="--",
-        )
-    _mark_misses(data, ax)
-    _threshold(data, ax)
-    for regime, label in {
-        "collapsed": "collapsed",
-        "mode 1": "$k=4$",
-        "mode 2": "$k=5$",
-        "bistable": "bistable",
-    }.items():
-        i, j = np.nonzero(data.observed.values == REGIMES.index(regime))
-        if len(i):
-            ax.text(data.mixture.values[i].mean(), data.strength.values[j].mean(), label, ha="center", fontsize=6.5)
-    ax.set(xlabel="kernel mixture $w$", ylabel="PE strength $s$")
-
-
-def _draw_regimes(data: xr.Dataset, ax: Axes) -> None:
-    """The simulated regimes as colours."""
-    colours = ListedColormap(list(REGIME_COLOURS.values()))
-    norm = BoundaryNorm(np.arange(len(REGIMES) + 1) - 0.5, len(REGIMES))
-    ax.pcolormesh(data.mixture, data.strength, data.observed.T, cmap=colours, norm=norm, rasterized=True)
 
 
 def _draw_errors(data: xr.Dataset, ax: Axes) -> None:
@@ -212,9 +123,10 @@ def _draw_band(band: xr.Dataset, c: xr.Dataset, ax: Axes) -> None:
 
 def _draw_exact_competition(data: xr.Dataset, ax: Axes) -> None:
     """The simulated regimes with the limits of exact stability, solid."""
-    _draw_regimes(data, ax)
+    draw_regimes(data, ax)
+    draw_threshold(data, ax)
     for mode in (0, 1):
-        modulus = data.modulus.isel(mode=mode).where(np.isfinite(data.modulus.isel(mode=mode)))
-        ax.contour(data.mixture, data.strength, modulus.T, [1.0 + 1e-4], colors="black", linewidths=0.9)
-    _threshold(data, ax)
+        ax.contour(
+            data.mixture, data.strength, data.modulus.isel(mode=mode).T, [1.0 + 1e-4], colors="black", linewidths=0.9
+        )
     ax.set(xlabel="kernel mixture $w$", ylabel="PE strength $s$")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from amplitude import clusters, competition, standing_wave, travelling_wave
+from figures.diagram.maps import leading_wavenumber
 from figures.fig3.blocks import (
     GAIN,
     SEED,
@@ -18,7 +19,6 @@ from figures.fig3.blocks import (
     cluster_block,
     four_and_ten,
     gain_for,
-    leading_wavenumber,
     one_lobe,
     tanh_block,
     two_lobes,

@@ -1,0 +1,149 @@
+"""`tokenwaves check`: predictions for a model against its own forward pass, as a table, as JSON, and drawn."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from importlib.util import find_spec
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dispersion import ArgumentError
+from figures.modes import PICTURES, aligned, finite, wave_name
+
+if TYPE_CHECKING:
+    from models.check import Check
+    from models.subject import Subject
+
+MODES = 6
+"""How many leading modes are listed."""
+
+
+def run(
+    model: str,
+    family: str | None = None,
+    config: str | None = None,
+    state: str | None = None,
+    tokens: int | None = None,
+    layers: int | None = None,
+    boundary: str | None = None,
+    device: str = "cpu",
+    plot: str | os.PathLike[str] | None = None,
+    as_json: bool = False,
+) -> None:
+    """Print what was predicted for `model` and what its forward pass did.
+
+    model : a block .toml, a program .pt2, a checkpoint (with `family` and perhaps `config`), or module:callable.
+    state : token:ID, mean, zeros, numbers or a .npy file; tokens, layers : how many; boundary : as in `measure`;
+    device : 'cpu' or 'cuda'; plot : a picture to write; as_json : print JSON instead of a table.
+    An ArgumentError names what cannot be used, options by their names on the command line.
+    """
+    if plot is not None and Path(plot).suffix.lower() not in PICTURES:
+        raise ArgumentError("--plot", repr(str(plot)), f"a name ending in {', '.join(PICTURES)}")
+    if find_spec("torch") is None:
+        raise ArgumentError("check", "no PyTorch", "an environment with it: pip install 'tokenwaves[torch]'")
+    from models.device import usable
+    from models.subject import subject
+
+    usable(device)
+    asked = subject(model, family, config, tokens, layers, boundary, device)
+    if plot is not None and len(asked.shape) > 2:
+        raise ArgumentError("--plot", f"a torus of {len(asked.shape)} axes", "a ring or a torus of two axes")
+    base, name = asked.state(state)
+    checked = asked.check(base, device, sys.stderr.isatty())
+    found = summary(asked, checked, base, name)
+    if plot is not None:
+        from figures.check_plot import save_picture
+
+        found["plot"] = str(save_picture(checked, Path(plot), f"{Path(model).name}, {asked.kind}"))
+    print(json.dumps(finite(found), indent=2, allow_nan=False) if as_json else text(found))
+
+
+def summary(asked: Subject, checked: Check, base: Any, name: str) -> dict[str, Any]:
+    """What the command reports of the model `asked` about, `checked` at the state `base`, (d,), called `name`."""
+    columns = (checked.modes, checked.growth, checked.measured_growth, checked.error, checked.leak, checked.noise)
+    return {
+        "model": asked.name,
+        "kind": asked.kind,
+        "shape": list(asked.shape),
+        "d": len(base),
+        "layers": checked.layers,
+        "boundary": asked.boundary,
+        "state": {"name": name, "norm": float(np.linalg.norm(base))},
+        "source": checked.source,
+        "notes": list(asked.notes),
+        "verdict": checked.verdict,
+        "confirmed": checked.confirmed,
+        "defect": checked.defect,
+        "waves": [
+            {
+                "k": _plain(mode.k),
+                "predicted": float(growth),
+                "measured": float(measured),
+                "error": float(error),
+                "leak": float(leak),
+                "noise": float(noise),
+            }
+            for mode, growth, measured, error, leak, noise in zip(*columns, strict=True)
+        ],
+        "modes": [
+            {
+                "k": _plain(mode.k),
+                "multiplier": [mode.multiplier.real, mode.multiplier.imag],
+                "modulus": abs(mode.multiplier),
+                "rate": mode.growth / checked.layers,
+                "phase": mode.phase,
+                "morphology": mode.morphology,
+            }
+            for mode in checked.predicted.modes(MODES)
+        ],
+    }
+
+
+def text(found: dict[str, Any]) -> str:
+    """`found`, a `summary`, as lines to read."""
+    shape, count = found["shape"], found["layers"]
+    line = "ring" if found["boundary"] == "periodic" else "line"
+    tokens = f"{line} of {shape[0]} tokens" if len(shape) == 1 else f"torus of {' × '.join(map(str, shape))} tokens"
+    source = "its blocks" if found["source"] == "blocks" else "derivatives of each layer"
+    lines = [
+        f"{found['model']} ({found['kind']}): {tokens}, d = {found['d']}, {count} layer{'s' * (count > 1)}",
+        f"state {found['state']['name']}, |a| = {found['state']['norm']:.4g}; J(q) from {source}",
+        *(f"note: {note}" for note in found["notes"]),
+        found["verdict"],
+        f"circulant defect {found['defect']:.1e}",
+        "",
+        *aligned(
+            [
+                ("k", "predicted growth", "measured growth", "relative error"),
+                *(
+                    (wave_name(w["k"]), f"{w['predicted']:.9g}", f"{w['measured']:.9g}", f"{w['error']:.1e}")
+                    for w in found["waves"]
+                ),
+            ]
+        ),
+        "",
+        f"leading modes over {count} layer{'s' * (count > 1)}:",
+        *aligned(
+            [
+                ("k", "|Λ|", "rate per layer", "arg Λ", "morphology"),
+                *(
+                    (wave_name(m["k"]), f"{m['modulus']:.6f}", _signed(m["rate"]), _signed(m["phase"]), m["morphology"])
+                    for m in found["modes"]
+                ),
+            ]
+        ),
+    ]
+    return "\n".join([*lines, *(["", f"wrote {found['plot']}"] if "plot" in found else [])])
+
+
+def _signed(value: float) -> str:
+    return f"{value:+z.6f}" if isfinite(value) else "–"
+
+
+def _plain(k: Any) -> Any:
+    return k if isinstance(k, int) else list(k)

@@ -1,0 +1,185 @@
+"""A trained network as the theory sees it: layers, embedding and base states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from dispersion import ArgumentError, Block, Normalisation, absolute_logits, translation_invariant_share
+from models.adapters.layer import Layer, LayerModule, NormModule
+
+Floats = NDArray[np.float64]
+Part = TypeVar("Part", Layer, "Embedding")
+
+
+@dataclass(frozen=True, eq=False)
+class Embedding:
+    """What turns tokens and positions into hidden states: W·LN(t + p + shift) + c.
+
+    tokens : t, (V, e), or None for a network without a vocabulary. positions : p, (P, e), learned, or None.
+    shift : (e,), the same at every token. norm : LN on e features, or None.
+    weight, bias : W (d, e) and c (d,), or None where e = d.
+    """
+
+    tokens: Floats | None = None
+    positions: Floats | None = None
+    shift: Floats | None = None
+    norm: Normalisation | None = None
+    weight: Floats | None = None
+    bias: Floats | None = None
+
+    def __call__(self, ids: ArrayLike, first: int = 0) -> Floats:
+        """(…, N, d) hidden states of the tokens `ids` (…, N), the first at position `first`."""
+        numbers = np.asarray(ids)
+        vectors = self._tokens()[numbers]
+        if self.positions is not None:
+            vectors = vectors + self.positions[first : first + numbers.shape[-1]]
+        return self._finished(vectors)
+
+    def state(self, token: int | None = None, n: int | None = None) -> Floats:
+        """(d,) the hidden state of `token`, or of the mean of all tokens if None, at the mean of the first `n`
+        positions, all of them if None: the base state of a homogeneous text.
+        """
+        if token is not None and not 0 <= token < len(self._tokens()):
+            raise ArgumentError("state", f"token:{token}", f"token:ID with 0 ≤ ID < {len(self._tokens())}")
+        parts = [] if self.tokens is None else [self.tokens.mean(axis=0) if token is None else self.tokens[token]]
+        parts += [] if self.positions is None else [self.positions[:n].mean(axis=0)]
+        return self._finished(np.sum(parts, axis=0))
+
+    def position_table(self, positions: slice | Sequence[int] = slice(None)) -> Floats:
+        """(P, d) the learned `positions`, their mean taken off, in hidden features: W(p − p̄), no normalisation."""
+        if self.positions is None:
+            raise ArgumentError("network", "no learned absolute positions", "a network that has them")
+        table = self.positions[positions]
+        table = table - table.mean(axis=0)
+        return table if self.weight is None else table @ self.weight.T
+
+    def _tokens(self) -> Floats:
+        if self.tokens is None:
+            raise ArgumentError("state", "a token of a network without a vocabulary", "mean, zeros or FILE.npy")
+        return self.tokens
+
+    def _finished(self, vectors: Floats) -> Floats:
+        x = vectors if self.shift is None else vectors + self.shift
+        x = x if self.norm is None else self.norm(x)
+        x = x if self.weight is None else x @ self.weight.T
+        return np.asarray(x if self.bias is None else x + self.bias)
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A trained network of one of the families: the map of each layer, as torch modules and as Blocks.
+
+    family : its name. layers : the weights of each application, the first first; a layer applied twice is there twice.
+    embedding : an Embedding, or None if the network takes hidden states. final_norm : after the last layer, or None.
+    notes : what was assumed or changed on reading, a line each.
+    """
+
+    family: str
+    layers: tuple[Layer, ...]
+    embedding: Embedding | None = None
+    final_norm: Normalisation | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def d(self) -> int:
+        """Number of features."""
+        return self.layers[0].d
+
+    @property
+    def boundary(self) -> str:
+        """'periodic' where a layer does not know positions at all, so that any ring fits; else 'open' or 'causal'."""
+        if self.layers[0].causal:
+            return "causal"
+        return "periodic" if self.layers[0].frequencies is None else "open"
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why J(q) of the layers cannot come from Blocks on a ring, or None if it can."""
+        for layer in self.layers:
+            if layer.obstacle is not None:
+                return layer.obstacle
+        if self.boundary == "causal":
+            return "its attention is causal, so rows have different weights"
+        return None if self.boundary == "periodic" else "its rotary frequencies are off the grid of a ring"
+
+    @cached_property
+    def modules(self) -> tuple[LayerModule, ...]:
+        """The hidden-state map (…, N, d) → (…, N, d) of each layer, float64; one module for a layer applied often."""
+        made: dict[int, LayerModule] = {}
+        return tuple(made.setdefault(id(layer), layer.module()) for layer in self.layers)
+
+    def blocks(self, n: int) -> list[Block]:
+        """The same layers as Blocks on a ring of `n` tokens, one Block for a layer applied often.
+
+        Exact on the ring where `obstacle` is None, and on a line through `Chain` where the layers are causal or rotary.
+        An ArgumentError says why there are none.
+        """
+        made: dict[int, Block] = {}
+        for layer in self.layers:
+            if id(layer) not in made:
+                made[id(layer)] = layer.block(n)
+        return [made[id(layer)] for layer in self.layers]
+
+    def forward(self, x: ArrayLike | torch.Tensor) -> torch.Tensor:
+        """(…, N, d) what the layers and the final normalisation make of the hidden states `x` (…, N, d)."""
+        with torch.no_grad():
+            hidden = torch.as_tensor(x, dtype=torch.float64)
+            for module in self.modules:
+                hidden = module(hidden)
+            return hidden if self.final_norm is None else NormModule(self.final_norm)(hidden)
+
+    def initialised(self, rng: int, std: float = 0.02) -> Network:
+        """The same architecture as it is before training: weights normal of deviation `std`, biases zero, gains one.
+
+        rng : the seed. A layer that is applied often stays one layer.
+        """
+        generator = np.random.default_rng(rng)
+        made: dict[int, Layer] = {}
+        for layer in self.layers:
+            if id(layer) not in made:
+                made[id(layer)] = _initialised(layer, generator, std)
+        layers = tuple(made[id(layer)] for layer in self.layers)
+        embedding = None if self.embedding is None else _initialised(self.embedding, generator, std)
+        final = None if self.final_norm is None else _plain_norm(self.final_norm)
+        return replace(self, layers=layers, embedding=embedding, final_norm=final)
+
+    def position_logits(self, positions: slice | Sequence[int], layer: int = 0) -> Floats:
+        """(H, P, P) the part p_iᵀW_h p_j of the logits of a `layer` that learned positions make among `positions`.
+
+        p is `Embedding.position_table`: without the normalisation, the biases and the tokens.
+        """
+        if self.embedding is None:
+            raise ArgumentError("network", "no embedding", "a network with learned absolute positions")
+        table, weights = self.embedding.position_table(positions), self.layers[layer]
+        return np.stack([absolute_logits(table, weights.content(head)) for head in range(weights.heads)])
+
+    def position_shares(self, positions: slice | Sequence[int], layer: int = 0) -> Floats:
+        """(H,) translation-invariant share of `position_logits` of each head, off the diagonal: 1 if they are Toeplitz.
+
+        positions, layer : as there.
+        """
+        return np.array([translation_invariant_share(logits) for logits in self.position_logits(positions, layer)])
+
+
+def _initialised(part: Part, generator: np.random.Generator, std: float) -> Part:
+    """`part` with fresh weights; frequencies of a rotary encoding stay."""
+    fresh: dict[str, Any] = {}
+    for entry in fields(part):
+        value = getattr(part, entry.name)
+        if isinstance(value, Normalisation):
+            fresh[entry.name] = _plain_norm(value)
+        elif isinstance(value, np.ndarray) and entry.name != "frequencies":
+            bias = "bias" in entry.name
+            fresh[entry.name] = np.zeros(value.shape) if bias else generator.normal(0.0, std, value.shape)
+    return replace(part, **fresh)
+
+
+def _plain_norm(norm: Normalisation) -> Normalisation:
+    return replace(norm, gain=np.ones(norm.d), bias=np.zeros(norm.d))

@@ -1,0 +1,125 @@
+"""Vision Transformers: pre-normalised encoders in the layouts of timm and transformers (ViT and DINOv2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from dispersion import LayerNorm
+from models.adapters.layer import Floats, Layer, activation_named
+from models.adapters.network import Embedding, Network
+from models.adapters.weights import Settings, Weights
+
+_TIMM = {
+    "layer": "blocks",
+    "out": "attn.proj",
+    "norm_1": "norm1",
+    "norm_2": "norm2",
+    "in": "mlp.fc1",
+    "outward": "mlp.fc2",
+    "scale_1": "ls1.gamma",
+    "scale_2": "ls2.gamma",
+    "final": "norm",
+    "positions": "pos_embed",
+    "patch": "patch_embed.proj.bias",
+}
+_VIT = {
+    "layer": "encoder.layer",
+    "out": "attention.output.dense",
+    "norm_1": "layernorm_before",
+    "norm_2": "layernorm_after",
+    "in": "intermediate.dense",
+    "outward": "output.dense",
+    "scale_1": "",
+    "scale_2": "",
+    "final": "layernorm",
+    "positions": "embeddings.position_embeddings",
+    "patch": "embeddings.patch_embeddings.projection.bias",
+}
+_DINO = _VIT | {
+    "norm_1": "norm1",
+    "norm_2": "norm2",
+    "in": "mlp.fc1",
+    "outward": "mlp.fc2",
+    "scale_1": "layer_scale1.lambda1",
+    "scale_2": "layer_scale2.lambda1",
+}
+
+
+def vit(tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any]) -> Network:
+    """A ViT encoder (pre-LN, LayerScale if it has it) from its state dict.
+
+    tensors : by the names of timm, or of ViT or DINOv2 in transformers, whatever stands before them. config :
+    num_attention_heads, or num_heads as timm calls it; also hidden_act ('gelu') and layer_norm_eps (1e-6 for timm and
+    DINOv2, 1e-12 for ViT). The base state 'mean' is the bias of the patch map at the mean position.
+    """
+    weights, settings = Weights(tensors, "vit"), Settings(config)
+    names = _TIMM if weights.names(r"blocks\.0\.") else _DINO if "encoder.layer.0.mlp.fc1.weight" in weights else _VIT
+    eps = float(settings.get("layer_norm_eps", 1e-12 if names is _VIT else 1e-6))
+    settings = Settings({"num_attention_heads": settings.values.get("num_heads"), **settings.values})
+    numbers = range(weights.count(rf"{re.escape(names['layer'])}\.(\d+)\."))
+    layers = tuple(_layer(weights, settings, f"{names['layer']}.{number}.", names, eps) for number in numbers)
+    final = _norm(weights, names["final"], layers[0].d, eps) if f"{names['final']}.weight" in weights else None
+    weights.finish(re.escape(names["layer"]) + r"\.", r"relative_position_index$")
+    return Network("vit", layers, _embedding(weights, names, layers[0].d), final, tuple(weights.notes))
+
+
+def _embedding(weights: Weights, names: Mapping[str, str], d: int) -> Embedding | None:
+    positions = weights.find(names["positions"], 1, None, d)
+    if positions is None:
+        return None
+    weights.notes.append("the state 'mean' leaves out the class token and the image")
+    grid = positions[0]
+    extra = len(grid) - int(np.sqrt(len(grid))) ** 2  # the class token stands first
+    return Embedding(None, grid[extra:], weights.find(names["patch"], d))
+
+
+def _norm(weights: Weights, name: str, d: int, eps: float) -> LayerNorm:
+    return LayerNorm(weights.take(f"{name}.weight", d), weights.take(f"{name}.bias", d), eps)
+
+
+def _layer(weights: Weights, settings: Settings, prefix: str, names: Mapping[str, str], eps: float) -> Layer:
+    heads = settings.whole("num_attention_heads")
+    d = weights.take(f"{prefix}{names['out']}.weight", None, None).shape[0]
+    m = weights.take(f"{prefix}{names['in']}.weight", None, d).shape[0]
+    if names is _TIMM:
+        query, key, value = np.split(weights.take(f"{prefix}attn.qkv.weight", 3 * d, d), 3)
+        bias = weights.find(f"{prefix}attn.qkv.bias", 3 * d)
+        biases: list[Floats | None] = [None] * 3 if bias is None else list(np.split(bias, 3))
+    else:
+        parts = [f"{prefix}attention.attention.{part}" for part in ("query", "key", "value")]
+        query, key, value = (weights.take(f"{part}.weight", d, d) for part in parts)
+        biases = [weights.find(f"{part}.bias", d) for part in parts]
+
+    def scaled(branch: str, scale: str, columns: int) -> tuple[Floats, Floats]:
+        # LayerScale, γ ∘ (W h + b), is part of W and b
+        name = prefix + names[branch]
+        gamma = weights.find(prefix + names[scale], d) if names[scale] else None
+        weight, bias = weights.take(f"{name}.weight", d, columns), weights.take(f"{name}.bias", d)
+        return (weight, bias) if gamma is None else (gamma[:, None] * weight, gamma * bias)
+
+    out, out_bias = scaled("out", "scale_1", d)
+    weight_out, bias_out = scaled("outward", "scale_2", m)
+    return Layer(
+        heads=heads,
+        query=query,
+        key=key,
+        value=value,
+        out=out,
+        attention_norm=_norm(weights, prefix + names["norm_1"], d, eps),
+        feedforward_norm=_norm(weights, prefix + names["norm_2"], d, eps),
+        placement="pre",
+        weight_in=weights.take(f"{prefix}{names['in']}.weight", m, d),
+        weight_out=weight_out,
+        activation=activation_named(settings.get("hidden_act", "gelu")),
+        query_bias=biases[0],
+        key_bias=biases[1],
+        value_bias=biases[2],
+        out_bias=out_bias,
+        bias_in=weights.take(f"{prefix}{names['in']}.bias", m),
+        bias_out=bias_out,
+    )

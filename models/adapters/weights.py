@@ -1,0 +1,192 @@
+"""Weight files of trained networks: read safely, every tensor taken once, cast to float64."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dispersion.errors import ArgumentError, whole_number
+
+Floats = NDArray[np.float64]
+
+HALVES = (torch.float16, torch.bfloat16)
+NESTED = ("state_dict", "model_state_dict", "model", "module")
+"""Names under which training scripts keep the state dict in a checkpoint."""
+
+ANCHORS = {
+    "bert": r"encoder\.layer\.0\.attention\.self\.query\.weight",
+    "albert": r"encoder\.albert_layer_groups\.0\.albert_layers\.0\.attention\.query\.weight",
+    "gpt2": r"h\.0\.attn\.c_attn\.weight",
+    "rotary": r"layers\.0\.self_attn\.q_proj\.weight",
+    "encoder": r"(layers\.0\.)?self_attn\.in_proj_weight",
+    "vit": r"(encoder\.layer\.0\.attention\.attention\.query|blocks\.0\.attn\.qkv)\.weight",
+}
+"""For each family, a tensor that only its checkpoints have."""
+
+
+def read_tensors(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
+    """The tensors by name in the file `path`: .safetensors, or a state dict saved by torch (read with weights_only).
+
+    A state dict inside a checkpoint, under 'state_dict', 'model_state_dict', 'model' or 'module', is found.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ArgumentError("checkpoint", f"{str(path)!r} (no such file)", "a .safetensors, .bin, .pt or .pth file")
+    if path.suffix == ".safetensors":
+        return _read_safetensors(path)
+    try:
+        content = torch.load(path, weights_only=True, map_location="cpu")
+    except Exception as error:  # torch raises whatever its unpickler met
+        first = re.split(r"[.\n]", str(error))[0].strip() or type(error).__name__
+        accepted = "a state dict of tensors saved by torch.save, readable with weights_only=True"
+        raise ArgumentError("checkpoint", f"{path.name!r} ({first})", accepted) from None
+    while isinstance(content, Mapping) and not _is_state(content):
+        inner = next((content[name] for name in NESTED if isinstance(content.get(name), Mapping)), None)
+        if inner is None:
+            break
+        content = inner
+    if not isinstance(content, Mapping) or not _is_state(content):
+        found = type(content).__name__ if not isinstance(content, Mapping) else f"keys {list(content)[:5]}"
+        raise ArgumentError("checkpoint", f"{path.name!r} with {found}", "a state dict: tensors by name")
+    return {str(name): value for name, value in content.items() if isinstance(value, torch.Tensor)}
+
+
+def read_config(path: str | os.PathLike[str], config: str | os.PathLike[str] | None = None) -> dict[str, Any]:
+    """The settings of the checkpoint `path`: the JSON file `config`, or config.json beside it if None; {} without."""
+    file = Path(path).with_name("config.json") if config is None else Path(config)
+    if config is None and not file.is_file():
+        return {}
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ArgumentError("config", f"{str(file)!r} ({type(error).__name__})", "a JSON file of settings") from None
+    if not isinstance(content, dict):
+        raise ArgumentError("config", f"{str(file)!r} with a {type(content).__name__}", "a JSON object of settings")
+    return content
+
+
+class Settings:
+    """The settings of a network: what its config.json says, each asked for by name.
+
+    values : by name, as in the config of the reference implementation.
+    """
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values = dict(values)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The setting `name`, `default` if it is absent or null; without a default it has to be there."""
+        value = self.values.get(name)
+        if value is None and default is None:
+            accepted = "a config.json beside the checkpoint, or --config FILE, that has it"
+            raise ArgumentError("config", f"no {name}", accepted)
+        return default if value is None else value
+
+    def whole(self, name: str, default: int | None = None) -> int:
+        """The setting `name` as a whole number of at least 1, `default` as in `get`."""
+        return whole_number(name, self.get(name, default), 1)
+
+    def refuse(self, name: str, *allowed: Any) -> None:
+        """Refuse the network if its setting `name` is there and none of those `allowed`."""
+        value = self.values.get(name)
+        if value is not None and value not in allowed:
+            accepted = " or ".join(map(str, allowed)) or "a network without it"
+            raise ArgumentError("config", f"{name} = {value!r}", accepted)
+
+
+class Weights:
+    """The tensors of a checkpoint of one family, by their names after what stands before the family's own names.
+
+    tensors : by name; family : one of ANCHORS, whose tensor must be there.
+    """
+
+    def __init__(self, tensors: Mapping[str, torch.Tensor], family: str) -> None:
+        self.family, self.notes = family, list[str]()
+        prefix = _prefix(tensors, ANCHORS[family])
+        if prefix is None:
+            kin = [name for name, anchor in ANCHORS.items() if _prefix(tensors, anchor) is not None]
+            got = f"tensors of {' or '.join(kin)}" if kin else f"tensors such as {sorted(tensors)[:3]}"
+            raise ArgumentError("family", f"{family!r} for {got}", kin[0] if kin else f"a {family} checkpoint")
+        self.prefix = prefix
+        self._tensors = {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}
+        self._left = set(self._tensors)
+        half = sorted({str(value.dtype)[6:] for value in self._tensors.values() if value.dtype in HALVES})
+        if half:
+            self.notes.append(
+                f"the checkpoint is in half precision ({', '.join(half)}): its weights are cast to float64"
+            )
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tensors
+
+    def names(self, pattern: str) -> list[str]:
+        """The names that `pattern`, a regular expression, matches from their start."""
+        return sorted(name for name in self._tensors if re.match(pattern, name))
+
+    def count(self, pattern: str) -> int:
+        """1 + the largest number that `pattern`, with one group of digits, finds in a name."""
+        numbers = [int(found[1]) for name in self._tensors if (found := re.match(pattern, name))]
+        return 1 + max(numbers, default=-1)
+
+    def take(self, name: str, *shape: int | None) -> Floats:
+        """The tensor `name` in float64, of this `shape` (None: any size); an ArgumentError says if it is not there."""
+        if name not in self._tensors:
+            raise ArgumentError(
+                "checkpoint", f"no tensor {self.prefix}{name}", f"every weight of a {self.family} layer"
+            )
+        tensor = self._tensors[name]
+        self._left.discard(name)
+        if not tensor.dtype.is_floating_point or tensor.element_size() < 2:
+            got = f"{self.prefix}{name} of {str(tensor.dtype)[6:]}"
+            raise ArgumentError("checkpoint", got, "float16, bfloat16, float32 or float64")
+        array = tensor.detach().to("cpu", torch.float64).numpy()
+        fits = array.ndim == len(shape) and all(
+            want in (None, size) for want, size in zip(shape, array.shape, strict=True)
+        )
+        if shape and not fits:
+            described = ", ".join("any" if size is None else str(size) for size in shape)
+            raise ArgumentError("checkpoint", f"{self.prefix}{name} of shape {array.shape}", f"shape ({described})")
+        if not np.isfinite(array).all():
+            raise ArgumentError("checkpoint", f"{self.prefix}{name} with NaN or infinity", "finite weights")
+        return array
+
+    def find(self, name: str, *shape: int | None) -> Floats | None:
+        """The tensor `name` as `take` gives it, of this `shape`, or None if it is not there."""
+        return self.take(name, *shape) if name in self._tensors else None
+
+    def finish(self, pattern: str, ignored: str = r"(?!)") -> None:
+        """Refuse tensors of the layers that were not taken: names that `pattern` matches and `ignored` does not."""
+        left = sorted(name for name in self._left if re.match(pattern, name) and not re.search(ignored, name))
+        if left:
+            more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+            accepted = f"layers of a plain {self.family} network, which have no such weight"
+            raise ArgumentError("checkpoint", f"{self.prefix}{left[0]}{more}", accepted)
+
+
+def _is_state(content: Mapping[Any, Any]) -> bool:
+    return any(isinstance(value, torch.Tensor) for value in content.values())
+
+
+def _prefix(tensors: Mapping[str, torch.Tensor], anchor: str) -> str | None:
+    found = (re.fullmatch(rf"(|.*?\.){anchor}", name) for name in tensors)
+    return min((match[1] for match in found if match), key=len, default=None)
+
+
+def _read_safetensors(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        from safetensors.torch import load_file
+    except ImportError:
+        accepted = "the safetensors package: pip install 'tokenwaves[torch]'"
+        raise ArgumentError("checkpoint", f"{path.name!r} without safetensors installed", accepted) from None
+    try:
+        return dict(load_file(path))
+    except Exception as error:  # the reader has exceptions of its own
+        raise ArgumentError("checkpoint", f"{path.name!r} ({error})", "a .safetensors file") from None

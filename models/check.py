@@ -1,0 +1,267 @@
+"""Checks of predictions against forward passes: J(q) along the layers of a network, and waves sent through it.
+
+    P_L(q) = J_{L−1}(q) … J_0(q),   P_L(q) v = Λ v      (Eq. A.10)
+
+The prediction is the leading multiplier Λ of P_L(q) along the orbit a, g(a), … of a homogeneous state; the test is the
+network itself, run on 1⊗a ± h·v e^{iqj}, whose response is compared with Λ v as a vector.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from dispersion import ArgumentError, Block, Propagator, through_layers
+from dispersion.errors import frozen_array, whole_number
+from dispersion.grid import Wavenumber, conjugate_pairs, positions, wavenumber
+from dispersion.mode import Mode
+from models.measured import MEMORY, Measured, measure
+
+Map = Callable[[torch.Tensor], torch.Tensor]
+Complex = NDArray[np.complex128]
+Floats = NDArray[np.float64]
+
+TOLERANCE = 1e-6
+"""Relative error up to which a prediction counts as confirmed."""
+STEP = 1e-3
+"""First size of a perturbation, relative to the base state; smaller ones follow where it is not yet linear."""
+FINER = 6
+"""How many sizes are tried, each a quarter of the last."""
+SETTLED = 1e-6
+"""Relative change between two sizes of perturbation under which the response counts as linear."""
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """What was predicted and what the network did.
+
+    predicted : the Propagator of the layers. source : 'blocks' if it comes from Blocks, 'measured' if from `measure`.
+    modes : the leading Mode of the product at each wavenumber that was sent through, by increasing k.
+    response : (waves, d) complex, the derivative of the forward pass along each mode, at its wavenumber.
+    leak : (waves,) share of the whole response that is at other wavenumbers.
+    noise : (waves,) relative change of the response under a smaller perturbation: its uncertainty.
+    defect : the circulant defect of a layer, the largest if several were measured (`Measured.defect`).
+    boundary : 'periodic', 'open' or 'causal'.
+    """
+
+    predicted: Propagator
+    source: str
+    modes: tuple[Mode, ...]
+    response: Complex
+    leak: Floats
+    noise: Floats
+    defect: float
+    boundary: str = "periodic"
+
+    @property
+    def layers(self) -> int:
+        """Number of layers L."""
+        return self.predicted.layers
+
+    @property
+    def growth(self) -> Floats:
+        """(waves,) predicted growth |Λ| over the L layers."""
+        return np.array([abs(mode.multiplier) for mode in self.modes])
+
+    @property
+    def measured_growth(self) -> Floats:
+        """(waves,) growth of each wave in the forward pass, |response| for |v| = 1."""
+        return np.linalg.norm(self.response, axis=-1)
+
+    @property
+    def error(self) -> Floats:
+        """(waves,) |response − Λv| / |Λ|: of the whole vector, so no less than the relative error of the growth."""
+        expected = np.array([mode.multiplier * mode.right for mode in self.modes])
+        return np.linalg.norm(self.response - expected, axis=-1) / np.maximum(self.growth, np.finfo(float).tiny)
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the error is within TOLERANCE at every wavenumber."""
+        return bool(self.error.max() <= TOLERANCE)
+
+    @property
+    def verdict(self) -> str:
+        """One line: whether the forward pass confirms the prediction, and whether anything grows."""
+        worst = int(np.argmax(self.error))
+        top = self.predicted.leading()
+        grows = "grows" if abs(top.multiplier) > 1 else "decays"
+        leader = (
+            f"the leading mode, k = {_named(top.k)}, {grows} by {abs(top.multiplier):.4g} in {_layers(self.layers)}"
+        )
+        if self.confirmed:
+            return f"confirmed to {self.error.max():.1e} at every wavenumber; {leader}"
+        where = f"error {self.error[worst]:.1e} at k = {_named(self.modes[worst].k)}"
+        if self.defect > TOLERANCE:
+            return f"not confirmed: {where}; the map is not translation invariant, circulant defect {self.defect:.1e}"
+        if self.boundary != "periodic":
+            return f"not confirmed: {where}; the ends of the line are felt: {leader} far from them"
+        return f"not confirmed: {where} (the response itself is known to {self.noise[worst]:.1e}); {leader}"
+
+
+def check(
+    layers: Sequence[Map],
+    state: ArrayLike,
+    shape: tuple[int, ...] | int,
+    blocks: Sequence[Block] | None = None,
+    boundary: str = "periodic",
+    *,
+    waves: int = 32,
+    batched: bool = False,
+    memory: int = MEMORY,
+    device: str | torch.device | None = None,
+    progress: bool | None = None,
+) -> Check:
+    """Predict what each wavenumber grows by through `layers` from the homogeneous state 1⊗a, and run them to see.
+
+    layers : maps of float64 tensors (N, d) to the same, the first layer first. state : a, (d,).
+    shape : N, (N,) or (N_1, …, N_D). blocks : the same layers as Blocks, from which the prediction is then made; None
+    to measure J(q) of every layer. boundary : as in `measure`.
+    waves : the most wavenumbers to send through, those of the largest growth. batched : whether the layers take
+    (…, N, d). memory : bytes that derivatives and batches may fill. device : of the states.
+    progress : a bar on standard error, by default if that is a terminal.
+    """
+    if not layers:
+        raise ArgumentError("layers", "no layer", "one map or more")
+    a = frozen_array("state", state, (None,))
+    grid = tuple(shape) if isinstance(shape, tuple | list) else (whole_number("shape", shape, 2),)
+    options = {"memory": memory, "progress": progress, "device": device}
+
+    def measured(layer: Map, base: Floats) -> Measured:
+        return measure(layer, base, grid, boundary, **options)  # type: ignore[arg-type]
+
+    if blocks is not None:
+        predicted, source = through_layers(blocks, a), "blocks"
+        defect = measured(layers[0], a).defect
+    else:
+        predicted, defect, source = *_along(layers, a, measured), "measured"
+    modes = _leading(predicted, whole_number("waves", waves, 1))
+    shown = sys.stderr.isatty() if progress is None else progress
+    sender = _Sender(layers, a, grid, batched, memory, device, shown)
+    response, leak, noise = sender.responses(modes, predicted)
+    return Check(predicted, source, modes, response, leak, noise, defect, boundary)
+
+
+def _along(layers: Sequence[Map], a: Floats, measured: Callable[[Map, Floats], Measured]) -> tuple[Propagator, float]:
+    """The product of J(q) of `layers`, `measured` along the orbit of `a`, and the largest defect."""
+    relations: list[Measured] = []
+    known: dict[tuple[int, bytes], Measured] = {}
+    base = a
+    for layer in layers:
+        key = id(layer), base.tobytes()
+        if key not in known:
+            known[key] = measured(layer, base)
+        relations.append(known[key])
+        base = known[key].image
+    return Propagator(tuple(relations)), max(relation.defect for relation in relations)
+
+
+def _leading(predicted: Propagator, waves: int) -> tuple[Mode, ...]:
+    """The leading mode at each of the `waves` wavenumbers, one of each pair ±k, of the largest growth."""
+    half, _ = conjugate_pairs(predicted.shape)
+    order = np.argsort(-predicted.growth.ravel()[half], kind="stable")[:waves]
+    return tuple(predicted.mode(wavenumber(int(half[row]), predicted.shape)) for row in sorted(order))
+
+
+class _Sender:
+    """Runs of the layers on waves around 1⊗a, as many at once as fit."""
+
+    def __init__(
+        self,
+        layers: Sequence[Map],
+        a: Floats,
+        grid: tuple[int, ...],
+        batched: bool,
+        memory: int,
+        device: str | torch.device | None,
+        progress: bool,
+    ) -> None:
+        self.layers, self.a, self.grid, self.progress = layers, a, grid, progress
+        self.device = device
+        n = prod(grid)
+        # attention of 16 heads and a feed-forward of 4 d features are taken for the largest tensors
+        self.at_once = max(1, memory // (8 * n * max(16 * n, 16 * len(a)))) if batched else 0
+
+    def responses(self, modes: Sequence[Mode], predicted: Propagator) -> tuple[Complex, Floats, Floats]:
+        """(response, leak, noise) of each of the `modes`: central differences, extrapolated to size 0."""
+        scale = float(np.linalg.norm(self.a)) or 1.0
+        size = STEP * scale / np.array([_highest(mode, predicted) for mode in modes])
+        fields = np.array([_wave(mode) for mode in modes])
+        coarse = self._derivative(fields, size)
+        best, noise = coarse, np.full(len(modes), np.inf)
+        todo = np.arange(len(modes))
+        for _ in range(FINER):
+            size = size / 4
+            fine = self._derivative(fields[todo], size[todo])
+            # central differences err by h²: (16 D(h/4) − D(h))/15 by h⁴
+            limit = (16 * fine - coarse) / 15
+            change = _sizes(limit - fine) / np.maximum(_sizes(limit), np.finfo(float).tiny)
+            better = change < noise[todo]
+            best[todo[better]], noise[todo[better]] = limit[better], change[better]
+            left = change > SETTLED
+            if not left.any():
+                break
+            todo, coarse = todo[left], fine[left]
+        tokens = np.exp(-1j * np.array([_phases(mode) for mode in modes])) / len(best[0])
+        at_k = np.einsum("wn,wnd->wd", tokens, best)
+        elsewhere = best - np.exp(1j * np.array([_phases(mode) for mode in modes]))[..., None] * at_k[:, None]
+        return at_k, _sizes(elsewhere) / np.maximum(_sizes(best), np.finfo(float).tiny), noise
+
+    def _derivative(self, fields: Complex, size: Floats) -> Complex:
+        """(waves, N, d) central differences along complex `fields` (waves, N, d) of these sizes, `size` (waves,)."""
+        step = size[:, None, None]
+        ends = [step * fields.real, -step * fields.real, step * fields.imag, -step * fields.imag]
+        plus, minus, plus_i, minus_i = np.split(self._run(self.a + np.concatenate(ends)), 4)
+        return np.asarray((plus - minus + 1j * (plus_i - minus_i)) / (2 * step))
+
+    def _run(self, states: Floats) -> Floats:
+        """The layers on each of `states` (B, N, d)."""
+        from tqdm import tqdm
+
+        out = np.empty_like(states)
+        step = self.at_once or 1
+        label = "running the network"
+        with tqdm(total=len(states), desc=label, disable=not self.progress, leave=False) as bar, torch.no_grad():
+            for start in range(0, len(states), step):
+                x = torch.tensor(states[start : start + step], device=self.device)
+                x = x if self.at_once else x[0]
+                for layer in self.layers:
+                    x = layer(x)
+                out[start : start + step] = x.cpu().numpy()
+                bar.update(min(step, len(states) - start))
+        return out
+
+
+def _highest(mode: Mode, predicted: Propagator) -> float:
+    """The largest size of `mode` after any number of layers, 1 before the first."""
+    size, vector = 1.0, mode.right
+    for relation in predicted.relations:
+        vector = relation.matrices[mode.k] @ vector
+        size = max(size, float(np.linalg.norm(vector)))
+    return size
+
+
+def _wave(mode: Mode) -> Complex:
+    """(N, d) the complex wave v e^{iq·j} of `mode`."""
+    return np.asarray(np.exp(1j * _phases(mode))[:, None] * mode.right)
+
+
+def _phases(mode: Mode) -> Floats:
+    return np.asarray(positions(mode.shape) @ np.atleast_1d(mode.q))
+
+
+def _sizes(fields: Complex) -> Floats:
+    return np.asarray(np.linalg.norm(fields, axis=(-2, -1)))
+
+
+def _named(k: Wavenumber) -> str:
+    return ", ".join(map(str, np.atleast_1d(k)))
+
+
+def _layers(count: int) -> str:
+    return f"{count} layer{'s' * (count > 1)}"

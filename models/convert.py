@@ -1,0 +1,137 @@
+"""Blocks as PyTorch modules and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from dispersion import ArgumentError, Block, Chain, Kernel, Normalisation
+from dispersion.block import require_periodic
+from dispersion.chain import chain_logits
+from dispersion.errors import whole_number
+from dispersion.grid import lag_index, positions
+from models.layers import Attention, Mlp, Norm, array, optional, optional_array, parameter
+
+DTYPES = (torch.float64, torch.float32)
+
+
+class TorchBlock(nn.Module):
+    """The map F of a block on n tokens, (…, n, d) → (…, n, d), with all its numbers as trainable parameters.
+
+    block : the Block; boundary : 'periodic', 'open' or 'causal'; n : number of tokens, None for those of the block, on
+    its ring or torus. Rotary frequencies are a buffer, and −inf logits stay −inf in training.
+    """
+
+    def __init__(self, block: Block, boundary: str = "periodic", n: int | None = None) -> None:
+        super().__init__()
+        chained = boundary != "periodic" or n is not None
+        if chained:
+            self.n = Chain(block, block.n if n is None else n, boundary).n
+        else:
+            require_periodic(block)
+            self.n = block.n
+        self.boundary, self.placement, self.d = boundary, block.placement, block.d
+        self.shape = (self.n,) if chained else block.shape
+        position = np.arange(self.n)[:, None] if chained else positions(block.shape)
+        self.heads = nn.ModuleList()
+        for head in block.heads:
+            index = _chain_index(head.kernel, self.n, boundary) if chained else lag_index(block.shape)
+            self.heads.append(Attention(head, index, position, by_lag=chained))
+        self.attention_scale, self.attention_bias = parameter(block.attention_scale), optional(block.attention_bias)
+        self.feedforward = None if block.feedforward is None else Mlp(block.feedforward)
+        self.attention_norm = _norm("attention_norm", block.attention_norm)
+        self.feedforward_norm = _norm("feedforward_norm", block.feedforward_norm)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """F(X), (…, n, d) → (…, n, d)."""
+        if x.shape[-2:] != (self.n, self.d):
+            raise ArgumentError("x", f"shape {tuple(x.shape)}", f"shape (…, {self.n}, {self.d})")
+        pre = self.placement == "pre"
+        seen = self._normalised(self.attention_norm, x) if pre else x
+        mixed = sum((head(seen) for head in self.heads), start=torch.zeros_like(x))
+        if self.attention_bias is not None:
+            mixed = mixed + self.attention_bias
+        y = x + self.attention_scale * mixed
+        if pre:
+            return y + self._branch(self._normalised(self.feedforward_norm, y))
+        h = self._normalised(self.attention_norm, y)
+        return self._normalised(self.feedforward_norm, h + self._branch(h))
+
+    def to_block(self) -> Block:
+        """The Block with the parameters as they are now, on the ring or torus it came from."""
+        return Block(
+            [head.part() for head in self._heads()],
+            None if self.feedforward is None else self.feedforward.part(),
+            float(array(self.attention_scale)),
+            None if self.attention_norm is None else self.attention_norm.part(),
+            None if self.feedforward_norm is None else self.feedforward_norm.part(),
+            self.placement,
+            optional_array(self.attention_bias),
+        )
+
+    def extra_repr(self) -> str:
+        """What is not a module, for `repr`."""
+        return f"shape={self.shape}, d={self.d}, boundary={self.boundary!r}, placement={self.placement!r}"
+
+    def _heads(self) -> list[Any]:
+        return list(self.heads)
+
+    def _branch(self, y: Tensor) -> Tensor:
+        return torch.zeros_like(y) if self.feedforward is None else self.feedforward(y)
+
+    @staticmethod
+    def _normalised(norm: nn.Module | None, x: Tensor) -> Tensor:
+        return x if norm is None else norm(x)
+
+
+def to_torch(
+    block: Block,
+    boundary: str = "periodic",
+    n: int | None = None,
+    dtype: torch.dtype = torch.float64,
+    device: str | torch.device | None = None,
+) -> TorchBlock:
+    """An nn.Module that computes what `block.forward` does, (…, N, d) → (…, N, d), eagerly; usable in training.
+
+    block : the Block. boundary, n : 'periodic' on the ring or torus of the block, or the ends and the number of tokens
+    of a `Chain`; by default n is that of the block.
+    dtype : torch.float64 or torch.float32; device : where its parameters are, the CPU by default.
+    An ArgumentError names what cannot be used, as in `Chain`. `export` is the inverse, exact in float64.
+    """
+    if not isinstance(block, Block):
+        raise ArgumentError("block", type(block).__name__, "a Block")
+    if dtype not in DTYPES:
+        raise ArgumentError("dtype", dtype, "torch.float64 or torch.float32")
+    if n is not None:
+        whole_number("n", n, 2)
+    return TorchBlock(block, boundary, n).to(dtype=dtype, device=device)
+
+
+def export(module: nn.Module) -> Block:
+    """The Block that `module` computes, with its parameters as they are now.
+
+    module : what `to_torch` or `ConViT.module` made, trained or not, or any module with a method `to_block`. A module
+    with ends gives the block of its ring. An ArgumentError refuses other modules: `measure` takes those.
+    """
+    made = getattr(module, "to_block", None)
+    if not isinstance(module, nn.Module) or not callable(made):
+        accepted = "a module made by to_torch or convit, or with a method to_block; measure takes any callable"
+        raise ArgumentError("module", type(module).__name__, accepted)
+    block: Block = made()
+    return block
+
+
+def _norm(argument: str, norm: Normalisation | None) -> Norm | None:
+    return None if norm is None else Norm(norm, argument)
+
+
+def _chain_index(kernel: Kernel, n: int, boundary: str) -> NDArray[np.int64]:
+    """(n, n) where in the logits of `kernel` the lag of each pair stands, −1 where there is no such key."""
+    # the place of each logit as a logit itself, so that `chain_logits` alone says which keys there are
+    places = Kernel(np.where(np.isfinite(kernel.logits), np.arange(kernel.n), -np.inf), kernel.causal)
+    index = chain_logits(places, n, boundary)
+    return np.where(np.isfinite(index), index, -1).astype(np.int64)

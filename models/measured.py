@@ -1,0 +1,196 @@
+"""J(q) of any network, from impulse responses under forward-mode differentiation.
+
+    R_r = ∂F(X)_{j+r}/∂x_j at X = 1⊗a,   J(q) = Σ_r R_r e^{−iq·r}
+
+One directional derivative for each feature, with an impulse at one token, gives every R_r; the dense Jacobian is never
+built.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from dispersion.chain import BOUNDARIES
+from dispersion.errors import ArgumentError, frozen, frozen_array, whole_number
+from dispersion.relation import Spectrum
+from models.inputs import Map, check_module, device_of, forward, grid_of, one_line, operator, plain
+
+MEMORY = 2**28
+"""Bytes that the directional derivatives taken at once may fill, by default."""
+COPIES = 8
+"""How many tensors of the size of the largest in a forward pass a directional derivative is taken to hold at once."""
+
+EAGER = (
+    "eager attention (fused kernels have no forward-mode derivative): attn_implementation='eager' in transformers, "
+    "set_fused_attn(False) in timm, torch.backends.mha.set_fastpath_enabled(False) for nn.TransformerEncoderLayer, "
+    "torch.nn.attention.sdpa_kernel(SDPBackend.MATH) around any other call"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Measured(Spectrum):
+    """J(q) of a map measured at 1⊗`state`; growth, modes and drawing as of any Spectrum.
+
+    grid : (N,) or (N_1, …, N_D); state : a, (d,); boundary : 'periodic', 'open' or 'causal'.
+    response : (*grid, d, d) R_r, the derivative of token j + r by token j, entry r mod N; j is token 0, or the middle
+        one with ends, where lags beyond them count as absent: the bulk part.
+    image : (d,) F(1⊗a) at token j. spread : the largest distance of F(1⊗a) at another token from it, relative.
+    defect : the circulant defect, how far the derivative is from a function of the lag: the largest distance of the
+        response to an impulse at another token from the shifted one, on the tokens that both reach, relative.
+    """
+
+    grid: tuple[int, ...]
+    state: NDArray[np.float64]
+    boundary: str
+    response: NDArray[np.float64]
+    image: NDArray[np.float64]
+    spread: float
+    defect: float
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(N,) of the ring or (N_1, …, N_D) of the torus."""
+        return self.grid
+
+    @cached_property
+    def matrices(self) -> NDArray[np.complex128]:
+        """(*shape, d, d) J(q) = Σ_r R_r e^{−iq·r} on the grid."""
+        return frozen(np.fft.fftn(self.response, axes=tuple(range(len(self.grid)))))
+
+
+def measure(
+    fn: Map,
+    state: ArrayLike,
+    shape: tuple[int, ...] | int,
+    boundary: str = "periodic",
+    *,
+    memory: int = MEMORY,
+    probes: int = 3,
+    rng: int = 0,
+    progress: bool | None = None,
+    device: str | torch.device | None = None,
+) -> Measured:
+    """The dispersion relation of any map `fn` of hidden states, measured at the homogeneous state 1⊗a.
+
+    fn : from a float64 tensor (N, d) to one of the same shape: a module in float64 and eval mode, a function.
+    state : a, (d,). shape : N, (N,) or (N_1, …, N_D), tokens in C order.
+    boundary : 'periodic', or 'open' or 'causal' for a line of tokens, where J(q) is the bulk part: the response to an
+    impulse at the middle token. 'open' is also for learned absolute positions; the defect says what it leaves out.
+    memory : bytes that the derivatives taken at once may fill. probes : how many other tokens are tried for the
+    defect, each in a random direction (with ends, in the middle half); rng : the seed of these.
+    progress : a bar on standard error, by default if that is a terminal. device : of the states, that of the
+    parameters of a module by default.
+
+    d + probes directional derivatives by torch.func.jvp. An ArgumentError names what cannot be used: half precision
+    or float32 weights, fused attention, training mode with dropout, a result of another shape.
+    """
+    grid = grid_of(shape)
+    a = frozen_array("state", plain("state", state), (None,))
+    if boundary not in BOUNDARIES:
+        raise ArgumentError("boundary", repr(boundary), ", ".join(BOUNDARIES))
+    if boundary != "periodic" and len(grid) > 1:
+        raise ArgumentError("boundary", f"{boundary!r} on a torus", "'periodic': a torus has no ends")
+    n, d = prod(grid), len(a)
+    probes = min(whole_number("probes", probes, 1), n - 1)
+    check_module(fn)
+    base = torch.tensor(a, device=device or device_of(fn)).expand(n, d).contiguous()
+    image, largest = forward(fn, base)
+    at_once = max(1, whole_number("memory", memory, 1) // (COPIES * 8 * max(largest, n * d)))
+    origin = 0 if boundary == "periodic" else n // 2
+    derivative = _Derivative(fn, base, at_once, sys.stderr.isatty() if progress is None else progress)
+
+    response = derivative([origin] * d, np.eye(d), "measuring J(q)")
+    generator = np.random.default_rng(rng)
+    others = _others(origin, n, boundary)
+    tokens = generator.choice(others, min(probes, len(others)), replace=False)
+    directions = generator.normal(size=(len(tokens), d)) / np.sqrt(d)
+    probed = derivative([int(token) for token in tokens], directions, "")
+    pairs = zip(tokens, directions, probed, strict=True)
+    defect = max(_distance(response, origin, u, v, int(token), grid, boundary) for token, v, u in pairs)
+    # (d directions, n, d features) → (lag, feature out, feature in)
+    by_lag = _rolled(np.moveaxis(response, 0, -1), -origin, grid)
+    away = np.abs(image - image[origin]).max() / (np.abs(image).max() or 1.0)
+    lags = frozen(by_lag.reshape(*grid, d, d))
+    return Measured(grid, a, boundary, lags, frozen(image[origin].copy()), float(away), float(defect))
+
+
+class _Derivative:
+    """Directional derivatives of `fn` at `base`, `at_once` of them in one pass."""
+
+    def __init__(self, fn: Map, base: Tensor, at_once: int, progress: bool) -> None:
+        self.fn, self.base, self.at_once, self.progress = fn, base, at_once, progress
+
+    def __call__(self, tokens: list[int], directions: NDArray[np.float64], label: str) -> NDArray[np.float64]:
+        """(k, n, d) the responses to impulses `directions` (k, d), one at each of `tokens`; `label` of the bar."""
+        from tqdm import tqdm
+
+        n, d = self.base.shape
+        responses = np.empty((len(tokens), n, d))
+        with tqdm(total=len(tokens), desc=label, disable=not (self.progress and label), leave=False) as bar:
+            for start in range(0, len(tokens), self.at_once):
+                some = slice(start, min(start + self.at_once, len(tokens)))
+                tangents = self.base.new_zeros((some.stop - start, n, d))
+                for row, (token, direction) in enumerate(zip(tokens[some], directions[some], strict=True)):
+                    tangents[row, token] = torch.as_tensor(direction, device=self.base.device)
+                responses[some] = self._pushed(tangents).detach().cpu().numpy()
+                bar.update(len(tangents))
+        if not np.isfinite(responses).all():
+            raise ArgumentError("fn", "a derivative that is not finite at this state", "a map with a derivative there")
+        return responses
+
+    def _pushed(self, tangents: Tensor) -> Tensor:
+        def along(tangent: Tensor) -> Tensor:
+            result: Tensor = torch.func.jvp(self.fn, (self.base,), (tangent,))[1]
+            return result
+
+        try:
+            with torch.no_grad():
+                if len(tangents) == 1:
+                    return along(tangents[0])[None]
+                return torch.func.vmap(along)(tangents)
+        except (RuntimeError, NotImplementedError) as error:
+            if "forward AD" in str(error):
+                raise ArgumentError("fn", operator(error), EAGER) from None
+            if len(tangents) == 1:
+                raise ArgumentError("fn", one_line(error), "a map that torch.func.jvp can differentiate") from None
+        # something in fn cannot be batched: one at a time
+        self.at_once = 1
+        return torch.cat([self._pushed(tangent[None]) for tangent in tangents])
+
+
+def _distance(
+    response: NDArray, origin: int, u: NDArray, v: NDArray, token: int, grid: tuple[int, ...], boundary: str
+) -> float:
+    """Relative distance of the response `u` (n, d) to the impulse `v` at `token` from the one at `origin`, shifted."""
+    n = len(u)
+    expected = np.tensordot(v, response, axes=1)
+    if boundary == "periodic":
+        shifted = _rolled(expected, token - origin, grid)
+    else:
+        step = token - origin
+        overlap = slice(max(0, step), min(n, n + step))
+        shifted, u = expected[overlap.start - step : overlap.stop - step], u[overlap]
+    size = float(np.linalg.norm(shifted))
+    return float(np.linalg.norm(u - shifted)) / (size or 1.0)
+
+
+def _rolled(values: NDArray, step: int, grid: tuple[int, ...]) -> NDArray:
+    """`values` (n, …) moved by the displacement from token 0 to token `step`, periodically on the `grid`."""
+    n = prod(grid)
+    steps = [int(part) for part in np.unravel_index(step % n, grid)]
+    moved = np.roll(values.reshape(*grid, *values.shape[1:]), steps, tuple(range(len(grid))))
+    return moved.reshape(values.shape)
+
+
+def _others(origin: int, n: int, boundary: str) -> NDArray[np.int64]:
+    """The tokens that may be probed: all but `origin`; with ends, those of the middle half."""
+    low, high = (0, n) if boundary == "periodic" else (n // 4, max(n // 4 + 2, -(-3 * n // 4)))
+    return np.setdiff1d(np.arange(low, min(high, n)), [origin])

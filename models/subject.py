@@ -1,0 +1,200 @@
+"""What `tokenwaves check` is asked about: a block, a program, a checkpoint or a callable, as maps of hidden states."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from dispersion import ArgumentError, Block
+from dispersion.errors import whole_number
+from models.adapters.network import Embedding, Network
+from models.check import Check, Map, check
+from models.convert import to_torch
+from models.families import load_network
+from models.program import load_program
+
+TOKENS = 32
+"""Number of tokens where the model does not say it."""
+MODELS = "a block .toml, a program .pt2, a checkpoint with --family NAME, or module:callable"
+NUMBERS = "token:ID, mean, zeros, numbers with commas between them, or a .npy file of them"
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A model, ready to be checked.
+
+    name, kind : of the model, for the reader. layers : the map of each layer on hidden states.
+    shape : (N,) or (N_1, …, N_D). d : number of features, None if only a state can tell.
+    boundary : as in `measure`. blocks : the layers as Blocks on that ring, or None to measure J(q).
+    embedding : where states of tokens come from, or None. notes : a line each. batched : whether layers take (…, N, d).
+    """
+
+    name: str
+    kind: str
+    layers: tuple[Map, ...]
+    shape: tuple[int, ...]
+    d: int | None
+    boundary: str = "periodic"
+    blocks: tuple[Block, ...] | None = None
+    embedding: Embedding | None = None
+    notes: tuple[str, ...] = ()
+    batched: bool = False
+
+    def state(self, given: str | None) -> tuple[NDArray[np.float64], str]:
+        """((d,) a, its name) of the base state `given` on the command line; None: mean if there is one, else zeros."""
+        if given is None:
+            given = "zeros" if self.embedding is None else "mean"
+        kind, _, number = given.partition(":")
+        if given in ("mean", "zeros") or kind == "token":
+            return self._named(given, kind, number), given
+        try:
+            if given.endswith(".npy"):
+                state = np.asarray(np.load(given, allow_pickle=False), dtype=np.float64)
+            else:
+                state = np.array([float(part) for part in given.split(",")])
+        except (OSError, ValueError, EOFError):
+            raise ArgumentError("--state", repr(given), NUMBERS) from None
+        if state.ndim != 1 or (self.d is not None and len(state) != self.d):
+            raise ArgumentError("--state", f"shape {state.shape}", f"({'d' if self.d is None else self.d},)")
+        return state, given
+
+    def check(self, state: NDArray[np.float64], device: str | None = None, progress: bool | None = None) -> Check:
+        """The Check of this model at 1⊗`state` on a `device`; progress : a bar, by default on a terminal."""
+        where = torch.device("cpu" if device is None else device)
+        layers = [layer.to(where) if isinstance(layer, nn.Module) else layer for layer in self.layers]
+        return check(
+            layers,
+            state,
+            self.shape,
+            self.blocks,
+            self.boundary,
+            batched=self.batched,
+            device=where,
+            progress=progress,
+        )
+
+    def _named(self, given: str, kind: str, number: str) -> NDArray[np.float64]:
+        if given == "zeros":
+            if self.d is None:
+                raise ArgumentError("--state", "zeros for a callable, whose features only a state tells", NUMBERS)
+            return np.zeros(self.d)
+        if self.embedding is None:
+            raise ArgumentError("--state", f"{given!r} for a {self.kind}, which has no embedding", NUMBERS)
+        if kind == "token" and not number.isdecimal():
+            raise ArgumentError("--state", repr(given), NUMBERS)
+        try:
+            return self.embedding.state(int(number) if kind == "token" else None, int(np.prod(self.shape)))
+        except ArgumentError as error:
+            raise ArgumentError("--state", error.got, error.accepted) from None
+
+
+def subject(
+    model: str,
+    family: str | None = None,
+    config: str | None = None,
+    tokens: int | None = None,
+    layers: int | None = None,
+    boundary: str | None = None,
+    device: str | None = None,
+) -> Subject:
+    """The Subject that the command line calls `model`.
+
+    family, config : of a checkpoint, as in `load_network`. tokens : N, where the model leaves it open (32).
+    layers : how many, the first ones of a checkpoint (all of them), or how often to apply one map (once).
+    boundary : 'periodic', 'open' or 'causal', that of the model by default. device : where a program is loaded.
+    An ArgumentError names what cannot be used, options by their names on the command line.
+    """
+    _at_least("--tokens", tokens, 2)
+    _at_least("--layers", layers, 1)
+    suffix = Path(model).suffix.lower()
+    if family is None and (suffix not in (".toml", ".pt2")) and ":" not in model:
+        known = suffix in (".safetensors", ".bin", ".pt", ".pth")
+        raise ArgumentError("model", f"{model!r} without --family" if known else repr(model), MODELS)
+    if family is not None:
+        found = _network(model, load_network(model, family, config), tokens, layers)
+    elif suffix == ".toml":
+        found = _block(model, tokens, layers or 1)
+    elif suffix == ".pt2":
+        found = _program(model, tokens, layers or 1, device)
+    else:
+        found = _callable(model, tokens, layers or 1)
+    if boundary is None or boundary == found.boundary:
+        return found
+    if found.blocks is not None and suffix == ".toml":
+        raise ArgumentError("--boundary", repr(boundary), "'periodic': a block stands on a ring")
+    return replace(found, boundary=boundary, blocks=None)
+
+
+def _at_least(option: str, value: int | None, least: int) -> None:
+    if value is not None:
+        whole_number(option, value, least)
+
+
+def _block(model: str, tokens: int | None, layers: int) -> Subject:
+    block = Block.load(model)
+    if tokens not in (None, block.n):
+        raise ArgumentError("--tokens", tokens, f"{block.n}, as the block has, or none")
+    net = to_torch(block).eval()
+    return Subject(model, "block", (net,) * layers, block.shape, block.d, blocks=(block,) * layers, batched=True)
+
+
+def _network(model: str, network: Network, tokens: int | None, layers: int | None) -> Subject:
+    count = len(network.layers) if layers is None else layers
+    if count > len(network.layers):
+        raise ArgumentError("--layers", count, f"at most the {len(network.layers)} of the checkpoint")
+    n = tokens or TOKENS
+    notes = list(network.notes)
+    blocks: Sequence[Block] | None = None
+    if network.obstacle is None:
+        blocks = network.blocks(n)[:count]
+    else:
+        notes.append(f"J(q) is measured: {network.obstacle}")
+    return Subject(
+        model,
+        network.family,
+        tuple(network.modules[:count]),
+        (n,),
+        network.d,
+        network.boundary,
+        None if blocks is None else tuple(blocks),
+        network.embedding,
+        tuple(notes),
+        batched=True,
+    )
+
+
+def _program(model: str, tokens: int | None, layers: int, device: str | None) -> Subject:
+    try:
+        program = load_program(model, device).eval()
+    except ArgumentError as error:
+        raise ArgumentError("model", error.got, error.accepted) from None
+    n = int(np.prod(program.shape))
+    if tokens not in (None, n):
+        raise ArgumentError("--tokens", tokens, f"{n}, as the program was exported for, or none")
+    return Subject(model, "program", (program,) * layers, program.shape, program.d, program.boundary, batched=True)
+
+
+def _callable(model: str, tokens: int | None, layers: int) -> Subject:
+    module, _, name = model.partition(":")
+    sys.path.insert(0, "")
+    try:
+        thing: Any = import_module(module)
+        for part in name.split("."):
+            thing = getattr(thing, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ArgumentError("model", f"{model!r} ({error})", MODELS) from None
+    finally:
+        sys.path.remove("")
+    if not callable(thing):
+        raise ArgumentError("model", f"{model!r}, a {type(thing).__name__}", "a callable on tensors (N, d)")
+    d = getattr(thing, "d", None)
+    return Subject(model, "callable", (thing,) * layers, (tokens or TOKENS,), d if isinstance(d, int) else None)

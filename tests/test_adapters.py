@@ -1,0 +1,222 @@
+"""Adapters reproduce their reference implementations in float64, and their Blocks the layers."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from dispersion import ArgumentError, Chain  # noqa: E402
+from models.adapters import from_module  # noqa: E402
+from models.families import network_from  # noqa: E402
+
+REFERENCE = pytest.mark.skipif(
+    importlib.util.find_spec("transformers") is None, reason="needs the reference implementations: transformers < 5"
+)
+IDS = np.array([3, 1, 4, 1, 5, 9, 2, 6, 5, 3])
+SMALL = {"hidden_size": 24, "num_attention_heads": 3, "intermediate_size": 40, "num_hidden_layers": 3}
+EAGER = {"attn_implementation": "eager"}
+
+
+def scrambled(model, seed=0):
+    """`model` in float64 and eval mode with every parameter random, biases and gains too."""
+    generator = torch.Generator().manual_seed(seed)
+    model = model.double().eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            gain = name.endswith("weight") and parameter.ndim == 1
+            parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * 0.2 + gain)
+    return model
+
+
+def softmax_in_float64(monkeypatch):
+    """Some references take the softmax in float32, whatever their weights."""
+
+    def softmax(x, dim, dtype=None):
+        return torch.softmax(x, dim)
+
+    monkeypatch.setattr(nn.functional, "softmax", softmax)
+
+
+def hidden_states(model, **inputs):
+    with torch.no_grad():
+        found = model(**inputs, output_hidden_states=True)
+    return [state[0].numpy() for state in found.hidden_states], found.last_hidden_state[0].numpy()
+
+
+def assert_layer_by_layer(network, states, last, tolerance=1e-12):
+    """`states`: what the reference holds before the first layer and after each; `last`: its result."""
+    for layer, (module, before) in enumerate(zip(network.modules, states, strict=False)):
+        with torch.no_grad():
+            after = module(torch.tensor(before)).numpy()
+        if layer + 1 < len(network.modules):  # the last state of some references is normalised already
+            np.testing.assert_allclose(after, states[layer + 1], rtol=0, atol=tolerance * np.abs(after).max())
+    result = network.forward(states[0]).numpy()
+    np.testing.assert_allclose(result, last, rtol=0, atol=tolerance * np.abs(last).max())
+
+
+def assert_blocks_are_the_layers(network, n=9):
+    x = np.random.default_rng(1).normal(size=(2, n, network.d))
+    for block, module in zip(network.blocks(n), network.modules, strict=True):
+        run = block.forward if network.boundary == "periodic" else Chain(block, n, "causal").forward
+        expected = module(torch.tensor(x)).numpy()
+        np.testing.assert_allclose(run(x), expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+
+
+@REFERENCE
+@pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu"])
+def test_bert(activation):
+    import transformers
+
+    config = transformers.BertConfig(**SMALL, **EAGER, vocab_size=20, max_position_embeddings=16, hidden_act=activation)
+    model = scrambled(transformers.BertModel(config))
+    network = network_from(model.state_dict(), "bert", config.to_dict())
+    states, last = hidden_states(model, input_ids=torch.tensor(IDS)[None])
+    np.testing.assert_allclose(network.embedding(IDS), states[0], atol=1e-13)
+    assert_layer_by_layer(network, states, last)
+    assert (network.boundary, network.d, len(network.layers)) == ("periodic", 24, 3)
+    if activation == "gelu_new":
+        with pytest.raises(ArgumentError, match="gelu_tanh"):
+            network.blocks(8)
+    else:
+        assert_blocks_are_the_layers(network)
+
+
+@REFERENCE
+@pytest.mark.parametrize("groups", [1, 2])
+def test_albert(groups):
+    import transformers
+
+    extra = {"num_hidden_groups": groups, "inner_group_num": 1, "hidden_act": "gelu", "embedding_size": 12}
+    config = transformers.AlbertConfig(**SMALL | {"num_hidden_layers": 5}, **EAGER, **extra, vocab_size=20)
+    model = scrambled(transformers.AlbertModel(config))
+    network = network_from(model.state_dict(), "albert", config.to_dict())
+    states, last = hidden_states(model, input_ids=torch.tensor(IDS)[None])
+    np.testing.assert_allclose(network.embedding(IDS), states[0], atol=1e-13)
+    assert_layer_by_layer(network, states, last)
+    assert len({id(module) for module in network.modules}) == len({id(block) for block in network.blocks(8)}) == groups
+    assert_blocks_are_the_layers(network)
+
+
+@REFERENCE
+@pytest.mark.parametrize("activation", ["gelu_new", "tanh"])
+def test_gpt2(activation):
+    import transformers
+
+    sizes = {"n_embd": 24, "n_head": 3, "n_layer": 3, "n_positions": 16, "vocab_size": 20}
+    config = transformers.GPT2Config(**sizes, **EAGER, activation_function=activation)
+    model = scrambled(transformers.GPT2Model(config))
+    network = network_from(model.state_dict(), "gpt2", config.to_dict())
+    states, last = hidden_states(model, input_ids=torch.tensor(IDS)[None])
+    np.testing.assert_allclose(network.embedding(IDS), states[0], atol=1e-13)
+    assert_layer_by_layer(network, states, last)
+    assert network.boundary == "causal"
+    if activation == "tanh":
+        assert_blocks_are_the_layers(network)
+
+
+@REFERENCE
+@pytest.mark.parametrize("kind", ["Llama", "Qwen2"])
+def test_rotary(kind, monkeypatch):
+    import transformers
+
+    settings = {**SMALL, "num_attention_heads": 6, "num_key_value_heads": 2, "vocab_size": 20, "rms_norm_eps": 1e-5}
+    config = getattr(transformers, f"{kind}Config")(**settings, **EAGER, rope_theta=500.0)
+    model = scrambled(getattr(transformers, f"{kind}Model")(config))
+    network = network_from(model.state_dict(), "rotary", config.to_dict())
+    inputs = {"input_ids": torch.tensor(IDS)[None]}
+    # the reference drops to float32 in its norms, rotations and softmax, whatever the weights
+    states, last = hidden_states(model, **inputs)
+    assert_layer_by_layer(network, states, last, 1e-5)
+    in_float64(model, monkeypatch)
+    states, last = hidden_states(model, **inputs)
+    assert_layer_by_layer(network, states, last)
+    with pytest.raises(ArgumentError, match="gated"):
+        network.blocks(8)
+
+
+def in_float64(model, monkeypatch):
+    def norm(self, x):
+        return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon))
+
+    def rotation(self, x, position_ids):
+        half = torch.arange(0, x.shape[-1] // self.config.num_attention_heads, 2, dtype=torch.float64)
+        size = 2 * len(half)
+        angle = position_ids[..., None].double() * self.config.rope_theta ** (-half / size)
+        return torch.cat([angle.cos()] * 2, -1), torch.cat([angle.sin()] * 2, -1)
+
+    softmax_in_float64(monkeypatch)
+    monkeypatch.setattr(type(model.norm), "forward", norm)
+    monkeypatch.setattr(type(model.rotary_emb), "forward", rotation)
+
+
+@REFERENCE
+@pytest.mark.parametrize("scaled", [False, True])
+def test_vit(scaled, monkeypatch):
+    import transformers
+
+    softmax_in_float64(monkeypatch)
+
+    sizes = {**SMALL, "image_size": 8, "patch_size": 2}
+    if scaled:
+        del sizes["intermediate_size"]
+        model = transformers.Dinov2Model(transformers.Dinov2Config(**sizes, **EAGER, mlp_ratio=2))
+    else:
+        model = transformers.ViTModel(transformers.ViTConfig(**sizes, **EAGER))
+    model = scrambled(model)
+    network = network_from(model.state_dict(), "vit", model.config.to_dict())
+    pixels = torch.randn(1, 3, 8, 8, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    states, last = hidden_states(model, pixel_values=pixels)
+    assert_layer_by_layer(network, states, last)
+    assert_blocks_are_the_layers(network)
+    assert len(network.embedding.positions) == 16
+    if scaled:
+        timm = network_from(timm_names(model.state_dict()), "vit", {"num_heads": 3})
+        assert_layer_by_layer(timm, states, last)
+
+
+def timm_names(tensors):
+    """The state dict of a DINOv2 of transformers under the names of timm, whose q, k and v are one matrix."""
+    renamed = {}
+    for name, tensor in tensors.items():
+        if ".attention.attention." in name:
+            if ".query." not in name:
+                continue
+            parts = [tensors[name.replace(".query.", f".{part}.")] for part in ("query", "key", "value")]
+            name, tensor = name.replace("attention.attention.query", "attn.qkv"), torch.cat(parts)
+        for old, new in {
+            "encoder.layer.": "blocks.",
+            "attention.output.dense": "attn.proj",
+            "layer_scale1.lambda1": "ls1.gamma",
+            "layer_scale2.lambda1": "ls2.gamma",
+            "layernorm.": "norm.",
+            "embeddings.position_embeddings": "pos_embed",
+            "embeddings.patch_embeddings.projection": "patch_embed.proj",
+        }.items():
+            name = name.replace(old, new)
+        renamed[name] = tensor
+    return renamed
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("activation", ["gelu", "relu"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_torch_encoder(norm_first, activation, bias):
+    options = {"batch_first": True, "norm_first": norm_first, "activation": activation, "bias": bias, "dropout": 0.0}
+    layer = nn.TransformerEncoderLayer(24, 3, 40, layer_norm_eps=1e-4, dtype=torch.float64, **options)
+    stack = scrambled(nn.TransformerEncoder(layer, 3, nn.LayerNorm(24, eps=1e-4), enable_nested_tensor=False))
+    network = from_module(stack)
+    x = torch.randn(2, 9, 24, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    for each, module in zip(stack.layers, network.modules, strict=True):
+        for training in (True, False):  # torch takes another path in eval mode
+            with torch.no_grad():
+                expected = each.train(training)(x)
+            torch.testing.assert_close(module(x), expected, rtol=0, atol=1e-12)
+    with torch.no_grad():
+        torch.testing.assert_close(network.forward(x), stack.train()(x), rtol=0, atol=1e-11)
+    assert_blocks_are_the_layers(network)
+    alone = from_module(stack.layers[1])
+    torch.testing.assert_close(alone.modules[0](x), network.modules[1](x), rtol=0, atol=0)
