@@ -1,7 +1,7 @@
 """Figure 1: a taxonomy of patterns. What a block makes of noise, above the dispersion relation that says so.
 
 a  clusters: no positional encoding, every k ≥ 1 has the same Λ, an odd saturating feed-forward keeps two values;
-b  standing wave: a symmetric kernel, one feature;  c  travelling wave: half of that kernel;
+b  standing wave: a symmetric kernel, one feature;  c  travelling wave: one lobe of the two;
 d  feature rotation: the kernel of b, and an OV map that turns two features into one another. The modes ±ω of either
    direction have the same |Λ|; the normal form says that they stand, and the features turn in place;
 e  mixed: the kernel of c with the OV map of d.
@@ -115,8 +115,8 @@ def _tuned(make: Callable[[float], Block]) -> Block:
 def compute(quick: bool = False, progress: bool = False) -> xr.DataTree:
     """Prediction and simulation of each panel.
 
-    quick : half the depth; progress : unused, it takes seconds. One group
-    a panel: 'state' over (layer, token, feature) from the noise on, |Λ| over (k, branch), 'theory' and 'simulated'
+    quick : half the depth; progress : unused, it takes seconds. One group a panel:
+    'state' over (layer, token, feature) from the noise on, |Λ| over (k, branch), 'theory' and 'simulated'
     over the QUANTITIES; attributes say what the block's mode and the observed pattern are called.
     """
     depth = 1000 if quick else 2000
