@@ -42,7 +42,7 @@ class Rotary:
         query = frozen_array("query", query, (None, None))
         if len(query) % 2:
             raise ArgumentError("query", f"shape {query.shape}", "(d_h, d) with d_h even")
-        frequencies = np.asarray(frequencies, dtype=float)
+        frequencies = np.asarray(frequencies)
         if frequencies.ndim < 2:
             frequencies = frequencies[..., None]
         if pairing not in ("half", "interleaved"):
@@ -267,7 +267,10 @@ def _check_rotary(rotary: Rotary, kernel: Kernel, d: int) -> None:
 
 
 def _pair_logits(bias: ArrayLike, n: int) -> NDArray[np.float64]:
-    array = np.array(bias, dtype=np.float64)
+    try:
+        array = np.array(bias, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ArgumentError("bias", type(bias).__name__, f"real numbers of shape ({n}, {n})") from None
     if array.shape != (n, n):
         raise ArgumentError("bias", f"shape {array.shape}", f"shape ({n}, {n})")
     if np.isnan(array).any() or (array == np.inf).any() or (array == -np.inf).all(axis=1).any():

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion.block import Block, require_periodic
-from dispersion.eigen import eigenvalues, ranking
+from dispersion.eigen import TOLERANCE, eigenvalues, ranking
 from dispersion.errors import ArgumentError, frozen, whole_number
 from dispersion.grid import Wavenumber, conjugate_pairs, grid_index, grid_wavenumbers, wavenumber
 from dispersion.mode import Mode, eigenmode
@@ -69,8 +69,8 @@ class Spectrum:
 
     @property
     def stable(self) -> bool:
-        """Whether every mode decays: max_q ρ(J(q)) < 1 (Eq. 59)."""
-        return bool(self.growth.max() < 1)
+        """Whether every mode decays: max_q ρ(J(q)) < 1 (Eq. 59), by more than rounding."""
+        return bool(self.growth.max() < 1 - TOLERANCE)
 
     def leading(self) -> Mode:
         """The mode with the largest |Λ|; of equal ones, that with the smallest k."""

@@ -192,6 +192,7 @@ def _norm(norm: Normalisation | None) -> Pointwise:
 
 def _rotary(rotary: Rotary, shape: tuple[int, ...]) -> Callable[[int, int], Matrix]:
     """i, j → (R(θ·i)Q)ᵀ R(θ·j)K/√d_h."""
+    _refuse_unknown(rotary, "query", "key", "frequencies", "pairing")
     angle = positions(shape) @ rotary.frequencies.T
 
     def rotation(i: int) -> NDArray[np.float64]:

@@ -49,13 +49,14 @@ def of_kernel(make):
     return arguments
 
 
-def rotary(pairing, **extra):
+def rotary(pairing, biased=False, **extra):
     """A rotary encoding on the grid, besides a table."""
 
     def arguments(shape, rng, d):
         turns = rng.integers(-1, 2, size=(2, len(shape))) + np.eye(2, len(shape), dtype=int)
         query, key = 0.7 * rng.normal(size=(2, 4, d))
-        encoding = Rotary(query, key, 2 * np.pi * turns / np.array(shape), pairing)
+        biases = rng.normal(size=(2, 4)) if biased else ()
+        encoding = Rotary(query, key, 2 * np.pi * turns / np.array(shape), pairing, *biases)
         return {"kernel": Kernel.table(rng.normal(size=shape)), "rotary": encoding, **extra}
 
     return arguments
@@ -63,6 +64,10 @@ def rotary(pairing, **extra):
 
 def gate(shape, rng, d):
     return of_kernel(table)(shape, rng, d) | {"gate": 0.3}
+
+
+def key_bias(shape, rng, d):
+    return of_kernel(table)(shape, rng, d) | {"key_bias": rng.normal(size=d)}
 
 
 def bias(shape, rng, d):
@@ -113,10 +118,15 @@ ENCODINGS = {
     "rotary, half": (RING, rotary("half")),
     "rotary, interleaved": (RING, rotary("interleaved")),
     "rotary, torus": (TORUS, rotary("half")),
+    "rotary, biased": (RING, rotary("half", biased=True)),
+    "key_bias": (RING, key_bias),
     "gate": (RING, gate),
     "gate, torus": (TORUS, gate),
     "gate, rotary": (RING, rotary("interleaved", gate=0.4)),
 }
+
+WITHOUT_SYMBOLIC = {"rotary, biased", "key_bias"}
+"""Encodings that have no symbolic face yet."""
 
 MIRRORED = {"uniform", "gaussian_lobes", "alibi", "kerple_log", "kerple_power"}
 """Encodings with A_r = A_{−r}, whose λ(q) is real."""
@@ -197,16 +207,19 @@ def quick(number, encoding):
 
 
 def cases():
-    """Every combination for the numeric face. For the symbolic one d ≤ 2, and d = 5 once with each normalisation and
-    number of heads; on a torus d = 2 once with each encoding and number of heads.
+    """Every combination for the numeric face. For the symbolic one d ≤ 2, and d = 5 with one encoding for each
+    normalisation; on a torus d = 2 with one normalisation for each encoding.
     """
+    wide = dict(zip(NORMS, ("rotary, half", "alibi, causal", "gate", "bias", "convit"), strict=True))
     for (number, encoding), (turn, norm), heads, d in itertools.product(
         enumerate(ENCODINGS), enumerate(NORMS), (1, 2), (1, 2, 5)
     ):
         yield pytest.param("numeric", encoding, norm, heads, d)
+        if encoding in WITHOUT_SYMBOLIC:
+            continue
         affordable = ENCODINGS[encoding][0] == RING or number % len(NORMS) == turn
-        if d == 1 or (d == 2 and affordable) or (d == 5 and number == 2 * turn + heads):
-            marks = [] if (norm, heads, d) in quick(number, encoding) else pytest.mark.slow
+        if d == 1 or (d == 2 and affordable) or (d == 5 and encoding == wide[norm]):
+            marks = [] if (norm, heads, d) in quick(number, encoding) else pytest.mark.exhaustive
             yield pytest.param("symbolic", encoding, norm, heads, d, marks=marks)
 
 
