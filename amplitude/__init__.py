@@ -1,5 +1,6 @@
 """Weakly nonlinear theory: what the modes of linear theory become once they have grown."""
 
+from amplitude.balanced import BalancedMap, balanced_boundary, balanced_map
 from amplitude.balloon import Balloon, balloon, stable_wavenumbers
 from amplitude.branch import Branch, branch
 from amplitude.clusters import Clusters, ClusterState, cluster_state, clusters
@@ -9,6 +10,7 @@ from amplitude.exact import ExactState, find_state
 from amplitude.forms import ScalarForms
 from amplitude.normal_form import NormalForm, normal_form
 from amplitude.oscillation import Oscillation, find_oscillation, standing_start
+from amplitude.partitions import Partition, partitions, stable_partitions
 from amplitude.potential import one_mode_potential, two_mode_potential
 from amplitude.reduced import Solution
 from amplitude.sectors import (
@@ -26,6 +28,7 @@ from amplitude.waves import Wave, standing_wave, travelling_wave
 
 __all__ = [
     "REGIMES",
+    "BalancedMap",
     "Balloon",
     "Bifurcation",
     "Branch",
@@ -36,12 +39,15 @@ __all__ = [
     "HomogeneousState",
     "NormalForm",
     "Oscillation",
+    "Partition",
     "PeriodFour",
     "PeriodThree",
     "PeriodTwo",
     "ScalarForms",
     "Solution",
     "Wave",
+    "balanced_boundary",
+    "balanced_map",
     "balloon",
     "branch",
     "cluster_state",
@@ -53,10 +59,12 @@ __all__ = [
     "homogeneous_state",
     "normal_form",
     "one_mode_potential",
+    "partitions",
     "pattern_branch",
     "period_four",
     "period_three",
     "period_two",
+    "stable_partitions",
     "stable_wavenumbers",
     "standing_start",
     "standing_wave",

@@ -180,5 +180,9 @@ def _compose(table: Monomials, f: Complex, powers: Complex, p: int) -> None:
     variable, parent = table.parents
     pairs = table.pairs(p)
     inner = (table.degrees[pairs.first] >= 1) & (table.degrees[pairs.first] < p)
-    products = powers[parent[rows]][:, pairs.second] * np.where(inner, f[variable[rows]][:, pairs.first], 0)
-    powers[rows, table.degree(p)] = np.add.reduceat(products, pairs.starts, axis=1)
+    # f has few terms: only their products count
+    kept = np.flatnonzero(inner & np.any(f, axis=0)[pairs.first])
+    first, second = pairs.first[kept], pairs.second[kept]
+    products = powers[parent[rows]][:, second] * f[variable[rows]][:, first]
+    target, starts = np.unique(table.number(table.codes[first] + table.codes[second]), return_index=True)
+    powers[rows, target] = np.add.reduceat(products, starts, axis=1)

@@ -96,6 +96,41 @@ class Attention(Node):
         self.tilt[both.degree(p)] = pairs.sum(degrees * self.logits[pairs.first] * self.tilt[pairs.second]) / p
 
 
+class ScalarAttention(Node):
+    """`Attention` of one feature, with logits θ_i u_j, θ_i = θ_0 + slope·u_i, by powers instead of two points:
+    numerator Σ_n θ_i^n ⟨u^{n+1}⟩/n!, denominator Σ_n θ_i^n ⟨u^n⟩/n!, with the means ⟨·⟩ over A_r.
+    """
+
+    def __init__(self, grading: Grading, seen: Node, weights: NDArray[np.float64], slope: float, theta: float) -> None:
+        super().__init__(grading, 1, 0.0)
+        self.seen, self.slope, self.theta = seen, slope, theta
+        self.symbol = np.fft.fftn(weights).ravel()[grading.places()]
+        size, order = len(self.table), grading.order
+        self.u, self.tilt = np.zeros((order + 1, size), dtype=complex), np.zeros((order + 1, size), dtype=complex)
+        self.tilt[:, 0] = theta ** np.arange(order + 1)
+        self.factorial = np.cumprod(np.maximum(np.arange(order + 1), 1.0))[:, None]
+        self.denominator = np.zeros((size, 1), dtype=complex)
+        self.denominator[0] = 1.0
+
+    def update(self, p: int) -> None:
+        """Powers of u and of θ, numerator and denominator of degree p, and the quotient."""
+        degree, pairs = self.table.degree(p), self.table.pairs(p)
+        first, second = pairs.first, pairs.second
+        self.u[1, degree] = self.seen.values[degree, 0]
+        self.u[2 : p + 1, degree] = np.add.reduceat(self.u[1, first] * self.u[1:p, second], pairs.starts, axis=1)
+        # θ^n = θ^{n−1}(θ_0 + slope·u), of which the first part has degree p itself
+        lower = np.where(self.table.degrees[first] > 0, self.slope * self.u[1, first], 0) * self.tilt[:p, second]
+        grown = np.add.reduceat(lower, pairs.starts, axis=1)
+        for n in range(1, p + 1):
+            self.tilt[n, degree] = grown[n - 1] + self.theta * self.tilt[n - 1, degree]
+        means = self.symbol * self.u
+        tilts = (self.tilt[: p + 1] / self.factorial[: p + 1])[:, first]
+        numerator = pairs.sum((tilts[:p] * means[1 : p + 1, second]).sum(axis=0))
+        self.denominator[degree, 0] = pairs.sum((tilts[1:] * means[1 : p + 1, second]).sum(axis=0))
+        self.values[degree] = 0.0
+        self.values[degree] = numerator[:, None] - self.product(self.denominator, self.values, p)
+
+
 class BlockSeries:
     """F applied to the series X: `field` holds X, `image` F(X); `update(p)` brings degree p up to date.
 
@@ -152,6 +187,9 @@ class BlockSeries:
     def _average(self, seen: Node, weights: NDArray[np.float64], content: NDArray[np.float64]) -> Node:
         if not content.any():
             return self._add(Average(self.grading, seen, weights))
+        if content.shape == (2, 2):  # of s̃ = (s, 1)
+            theta = content[0, 0] * seen.values[0, 0].real + content[1, 0]
+            return self._add(ScalarAttention(self.grading, seen, weights, content[0, 0], theta))
         return self._add(Attention(self.grading, seen, weights, content))
 
     def _residual(self, feedforward: FeedForward | None, y: Node, x: Node) -> Node:

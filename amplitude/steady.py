@@ -29,7 +29,7 @@ def solutions(f: ReducedMap) -> tuple[Solution, ...]:
     for size in range(1, len(f.first) + 1):
         for active in combinations(modes, size):
             found += _distinct(f, _states(f, list(active)))
-            if f.locking[list(active)].any():
+            if f.locking[list(active)].any() and not _real(f):
                 means = _distinct(f.averaged, _states(f.averaged, list(active)))
                 found += [solution for solution in means if _runs_through(f, solution)]
     return tuple(sorted(found, key=lambda solution: float(np.linalg.norm(solution.z))))
@@ -51,6 +51,13 @@ def solution_at(f: ReducedMap, z: Complex) -> Solution:
     free = np.linalg.matrix_rank(directions[:, active]) if len(directions) else 0
     values = values[np.argsort(np.abs(values - 1))][free:]
     return Solution(z, advance, values[np.argsort(-np.abs(values))])
+
+
+def _real(f: ReducedMap) -> bool:
+    """Whether all coefficients are real, to rounding against others of the degree: then no phase runs through."""
+    coefficients = f.coefficients[f.first]
+    largest = np.maximum.reduceat(np.abs(coefficients).max(axis=0), np.unique(f.table.degrees, return_index=True)[1])
+    return bool((np.abs(coefficients.imag) <= 1e-9 * largest[f.table.degrees]).all())
 
 
 def _runs_through(f: ReducedMap, solution: Solution) -> bool:
@@ -106,8 +113,7 @@ def _one(f: ReducedMap) -> Complex:
     degrees, sign = exponents.sum(axis=1), 1.0 if f.multipliers[0].real > 0 else -1.0
     if not f.complex_modes[0]:
         return np.array(_real_roots(_collect(coefficients.real, degrees - 1, sign)), dtype=complex)
-    largest = np.array([np.abs(coefficients[degrees == degree]).max() for degree in degrees])
-    real = (np.abs(coefficients.imag) <= 1e-9 * largest).all()
+    real = _real(f)
     if f.phase_free:  # f = z P(|z|²): P = ±1, or |P|² = 1
         P = _collect(coefficients, exponents[:, 1], 0.0)
         square = P.real if real else np.convolve(P, P.conj()).real

@@ -13,7 +13,6 @@ import numpy as np
 
 from dispersion import dispersion_relation
 from models import ConViT, export, measure, to_torch
-from models.inputs import Map
 
 MEGABYTE = 2**20 if sys.platform == "darwin" else 2**10
 """One in the units of ru_maxrss."""
@@ -24,21 +23,21 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / MEGABYTE
 
 
-def report(label: str, fn: Map, state: np.ndarray, matrices: np.ndarray) -> None:
-    """Measure `fn` and print how long it took and how far it is from the analytic `matrices`."""
-    start = perf_counter()
-    measured = measure(fn, state, (16, 16))
-    seconds = perf_counter() - start
-    error = np.abs(measured.matrices - matrices).max() / np.abs(matrices).max()
-    print(f"{label}: {seconds:.1f} s, peak {peak():.0f} MB, relative error {error:.1e}, defect {measured.defect:.1e}")
-
-
 if __name__ == "__main__":
     network = ConViT.preset("-I+sharp pos")
     module = network.module()
     print(f"before: peak {peak():.0f} MB")
-    block = export(module)
-    matrices = dispersion_relation(block, network.state).matrices
-    print(f"analytic: peak {peak():.0f} MB")
-    report("measure, factored heads (d_h = 24)", module, network.state, matrices)
-    report("measure, to_torch of the block (d × d maps)", to_torch(block), network.state, matrices)
+    found = []
+    for label, fn in (
+        ("ConViT, queries and values of width 24", module),
+        ("to_torch of its block, maps d × d", to_torch(export(module))),
+    ):
+        start = perf_counter()
+        measured = measure(fn, network.state, network.shape)
+        matrices = measured.matrices
+        print(f"measure, {label}: {perf_counter() - start:.1f} s, peak {peak():.0f} MB, defect {measured.defect:.1e}")
+        found.append(matrices[:4].copy())
+        del measured, matrices
+    analytic = dispersion_relation(export(module), network.state).matrices[:4]
+    errors = [np.abs(matrices - analytic).max() / np.abs(analytic).max() for matrices in found]
+    print("relative error of J(q): " + ", ".join(f"{error:.1e}" for error in errors))

@@ -193,7 +193,7 @@ def peak_flops() -> float:
 # Long rings
 
 
-def long(layers: int = 3) -> None:
+def long(layers: int = 10) -> None:
     """Time per token and layer of long rings with the same number of terms, and the dense loop."""
     per_token = {}
     for power in (12, 14, 16, 18, 20):
@@ -316,6 +316,7 @@ def figure() -> None:
     from simulate import sweep
 
     numbers, spent = {}, [0.0]
+    override: dict[str, Any] = {}
 
     def timed(*arguments: Any, **keywords: Any) -> object:
         start = perf_counter()
@@ -323,7 +324,9 @@ def figure() -> None:
         spent[-1] += perf_counter() - start
         return found
 
-    for name, override in {"early stop": {}, "all layers": {"tolerance": None}}.items():
+    for name in ("early stop", "all layers"):
+        if name == "all layers":
+            override["tolerance"] = None
         for module in (maps, beyond, scaling):
             module.sweep = timed  # type: ignore[assignment]
         start = perf_counter()

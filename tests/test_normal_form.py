@@ -395,7 +395,7 @@ ALPHA, FLIPPED = (0.9, 0.1, -0.3), (-0.9, 0.1, 0.3)
 
 
 class TestReferences:
-    """theory.md section 6: exact states to the digits that truncation leaves."""
+    """Known exact states, to the digits that truncation leaves."""
 
     def form(self, kernel, k, mu, order, alpha=ALPHA, sign=1):
         block = cf.polynomial(kernel, cf.eta_for(sign * (1 + mu), alpha[0], kernel.symbol[k]), 1.5, alpha)
