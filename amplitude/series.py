@@ -118,10 +118,11 @@ class ScalarAttention(Node):
         first, second = pairs.first, pairs.second
         self.u[1, degree] = self.seen.values[degree, 0]
         self.u[2 : p + 1, degree] = np.add.reduceat(self.u[1, first] * self.u[1:p, second], pairs.starts, axis=1)
-        # θ^n = θ^{n−1}(θ_0 + slope·u), of which the first part has degree p itself
-        lower = np.where(self.table.degrees[first] > 0, self.slope * self.u[1, first], 0) * self.tilt[:p, second]
+        # θ^n = θ^{n−1}(θ_0 + slope·u), of which the first part has degree p itself; without θ_0 only n ≤ p has any
+        top = len(self.tilt) - 1 if self.theta else p
+        lower = np.where(self.table.degrees[first] > 0, self.slope * self.u[1, first], 0) * self.tilt[:top, second]
         grown = np.add.reduceat(lower, pairs.starts, axis=1)
-        for n in range(1, p + 1):
+        for n in range(1, top + 1):
             self.tilt[n, degree] = grown[n - 1] + self.theta * self.tilt[n - 1, degree]
         means = self.symbol * self.u
         tilts = (self.tilt[: p + 1] / self.factorial[: p + 1])[:, first]

@@ -852,3 +852,18 @@ def test_pictures():
     np.testing.assert_allclose(cubic, [[-mu * x**2 / 2 + beta * x**4 / 4] for x in (0.1, 0.2)], rtol=1e-12)
     ax = form.plot_potential()
     assert {float(line.get_xdata()[0]) for line in ax.lines[1:4]} >= {0.0, R, -R}
+
+
+def test_content_attention_at_a_base_state_to_every_order():
+    """With θ_0 = χa ≠ 0 every power of the tilt has terms of every degree: F(X(z)) = X(f(z)) must hold to the order."""
+    bias = 0.4 - 0.6 * 0.4 + 0.1 * np.tanh(0.6 * 0.4)
+    kernel = Kernel.gaussian_lobes(32, separation=4, width=1.0, strength=2.0)
+    block = Block([Head(kernel, -0.4, 1.5)], FeedForward([[1.0]], [[-0.1]], "tanh", bias_out=[bias]))
+    mode = dispersion_relation(block, 0.4).mode(4)
+    for order in (4, 5, 6, 7):
+        form = normal_form(block, mode, order, 0.4)
+        defects = []
+        for z in (0.08, 0.04):
+            here, there = form.field_at(np.array([z + 0j])), form.field_at(form.map(np.array([z + 0j])))
+            defects.append(np.abs(block.forward(here) - there).max())
+        assert defects[0] / defects[1] > 0.8 * 2 ** (order + 1)
