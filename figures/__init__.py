@@ -3,7 +3,10 @@
 NAMES = ("fig1", "fig2", "fig3", "fig5", "fig8", "fig9", "fig14")
 """The figures there are; each is the module of that name, loaded when it is asked for."""
 
-NEEDS_TORCH = ("fig5", "fig8", "fig9")
-"""Those that need PyTorch, the extra [torch]."""
+NETWORKS = ("fig5", "fig8", "fig9")
+"""Those about networks of full size, minutes each: made without being named only where PyTorch is installed."""
+
+NEEDS_TORCH = ("fig9",)
+"""Those that run a network, and need PyTorch for it."""
 
 __all__ = ["NAMES"]

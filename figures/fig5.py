@@ -89,7 +89,9 @@ def _draw_profiles(growth: xr.DataArray, ax: Axes) -> None:
         ax.plot(k, diagonal, "--" if dashed else "-", color=colour, label=title(name))
     ax.set(xlabel="$k_1=k_2$", xlim=(0, n // 2), xticks=[0, n // 4, n // 2])
     ax.set_title("along the diagonal")
-    ax.legend(loc="best", handlelength=1.2, fontsize=6)
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, high + 0.42 * (high - low))
+    ax.legend(loc="upper center", ncols=2, handlelength=0.9, fontsize=5.2, columnspacing=0.5, borderaxespad=0.2)
     ax.set_box_aspect(1)
 
 

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dispersion import ArgumentError
-from figures import NAMES, NEEDS_TORCH
+from figures import NAMES, NEEDS_TORCH, NETWORKS
 from figures.files import write_data
 from figures.report import Claim, write_report
 from figures.style import save, style
@@ -60,10 +60,10 @@ def load(name: str) -> FigureModule:
 
 def _available() -> list[str]:
     """The figures that can be made here, after saying which cannot."""
-    missing = [name for name in NAMES if name in NEEDS_TORCH and not _has_torch()]
-    if missing:
-        print(f"left out, for they need PyTorch (the extra [torch]): {', '.join(missing)}", flush=True)
-    return [name for name in NAMES if name not in missing]
+    if _has_torch():
+        return list(NAMES)
+    print(f"left out without the extra [torch]: {', '.join(NETWORKS)}", flush=True)
+    return [name for name in NAMES if name not in NETWORKS]
 
 
 def _has_torch() -> bool:

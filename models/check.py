@@ -90,10 +90,8 @@ class Check:
         """One line: whether the forward pass confirms the prediction, and whether anything grows."""
         worst = int(np.argmax(self.error))
         top = self.predicted.leading()
-        grows = "grows" if abs(top.multiplier) > 1 else "decays"
-        leader = (
-            f"the leading mode, k = {_named(top.k)}, {grows} by {abs(top.multiplier):.4g} in {_layers(self.layers)}"
-        )
+        by = f"is multiplied by {abs(top.multiplier):.4g} in {_layers(self.layers)}"
+        leader = f"the leading mode, k = {_named(top.k)}, {by}"
         if self.confirmed:
             return f"confirmed to {self.error.max():.1e} at every wavenumber; {leader}"
         where = f"error {self.error[worst]:.1e} at k = {_named(self.modes[worst].k)}"

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from dispersion.errors import ArgumentError, whole_number
 
@@ -18,14 +18,14 @@ Map = Callable[[Tensor], Tensor]
 """A map of hidden states (N, d)."""
 
 
-class _Largest(TorchFunctionMode):
+class _Largest(TorchDispatchMode):
     """The number of entries of the largest tensor made."""
 
     def __init__(self) -> None:
         super().__init__()
         self.size = 0
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if isinstance(result, Tensor):
             self.size = max(self.size, result.numel())

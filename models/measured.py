@@ -25,7 +25,7 @@ from models.inputs import Map, check_module, device_of, forward, grid_of, one_li
 
 MEMORY = 2**28
 """Bytes that the directional derivatives taken at once may fill, by default."""
-COPIES = 8
+COPIES = 12
 """How many tensors of the size of the largest in a forward pass a directional derivative is taken to hold at once."""
 
 EAGER = (
@@ -63,7 +63,10 @@ class Measured(Spectrum):
     @cached_property
     def matrices(self) -> NDArray[np.complex128]:
         """(*shape, d, d) J(q) = Σ_r R_r e^{−iq·r} on the grid."""
-        return frozen(np.fft.fftn(self.response, axes=tuple(range(len(self.grid)))))
+        matrices = np.empty(self.response.shape, dtype=complex)
+        for row in range(len(self.state)):  # row by row, for fftn makes copies
+            matrices[..., row, :] = np.fft.fftn(self.response[..., row, :], axes=tuple(range(len(self.grid))))
+        return frozen(matrices)
 
 
 def measure(
@@ -185,6 +188,8 @@ def _distance(
 def _rolled(values: NDArray, step: int, grid: tuple[int, ...]) -> NDArray:
     """`values` (n, …) moved by the displacement from token 0 to token `step`, periodically on the `grid`."""
     n = prod(grid)
+    if step % n == 0:
+        return values
     steps = [int(part) for part in np.unravel_index(step % n, grid)]
     moved = np.roll(values.reshape(*grid, *values.shape[1:]), steps, tuple(range(len(grid))))
     return moved.reshape(values.shape)

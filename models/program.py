@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.export.passes import move_to_device_pass
 
 from dispersion.errors import ArgumentError, whole_number
 from dispersion.files import reason, replacing
@@ -113,11 +114,9 @@ def load_program(path: str | os.PathLike[str], device: str | torch.device | None
         raise ArgumentError("path", f"{str(path)!r} ({reason(error)})", accepted) from None
     except Exception as error:
         raise ArgumentError("path", f"{str(path)!r} ({type(error).__name__})", accepted) from error
-    if device is not None and torch.device(device) != torch.device("cpu"):
-        from torch.export.passes import move_to_device_pass
-
-        if torch.device(device).type == "cuda" and not torch.cuda.is_available():
-            raise ArgumentError("device", repr(str(device)), "'cpu': PyTorch finds no GPU here")
-        program = move_to_device_pass(program, torch.device(device))
+    place = torch.device("cpu" if device is None else device)
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise ArgumentError("device", repr(str(device)), "'cpu': PyTorch finds no GPU here")
+    program = move_to_device_pass(program, place)
     dtype = getattr(torch, note["dtype"])
     return Program(program.module(), tuple(note["shape"]), note["d"], note["boundary"], dtype)

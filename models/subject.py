@@ -143,7 +143,7 @@ def _block(model: str, tokens: int | None, layers: int) -> Subject:
     block = Block.load(model)
     if tokens not in (None, block.n):
         raise ArgumentError("--tokens", tokens, f"{block.n}, as the block has, or none")
-    net = to_torch(block).eval()
+    net = to_torch(block)
     return Subject(model, "block", (net,) * layers, block.shape, block.d, blocks=(block,) * layers, batched=True)
 
 
@@ -174,7 +174,7 @@ def _network(model: str, network: Network, tokens: int | None, layers: int | Non
 
 def _program(model: str, tokens: int | None, layers: int, device: str | None) -> Subject:
     try:
-        program = load_program(model, device).eval()
+        program = load_program(model, device)
     except ArgumentError as error:
         raise ArgumentError("model", error.got, error.accepted) from None
     n = int(np.prod(program.shape))

@@ -1,6 +1,7 @@
 """Adapters reproduce their reference implementations in float64, and their Blocks the layers."""
 
 import importlib.util
+import json
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from torch import nn  # noqa: E402
 
 from dispersion import ArgumentError, Chain  # noqa: E402
 from models.adapters import from_module  # noqa: E402
-from models.families import network_from  # noqa: E402
+from models.families import load_network, network_from  # noqa: E402
 
 REFERENCE = pytest.mark.skipif(
     importlib.util.find_spec("transformers") is None, reason="needs the reference implementations: transformers < 5"
@@ -220,3 +221,133 @@ def test_torch_encoder(norm_first, activation, bias):
     assert_blocks_are_the_layers(network)
     alone = from_module(stack.layers[1])
     torch.testing.assert_close(alone.modules[0](x), network.modules[1](x), rtol=0, atol=0)
+
+
+ENCODER = {"nhead": 3, "norm_first": False}
+
+
+@pytest.fixture(scope="module")
+def tensors():
+    layer = nn.TransformerEncoderLayer(12, 3, 16, batch_first=True)
+    return scrambled(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)).state_dict()
+
+
+@pytest.mark.parametrize("suffix", ["pt", "safetensors"])
+@pytest.mark.parametrize("prefix", ["", "net.encoder."])
+def test_checkpoint_files(suffix, prefix, tensors, tmp_path):
+    path = tmp_path / f"model.{suffix}"
+    named = {prefix + name: tensor for name, tensor in tensors.items()}
+    if suffix == "pt":
+        torch.save({"epoch": 3, "model_state_dict": named}, path)
+    else:
+        pytest.importorskip("safetensors.torch").save_file(named, path)
+    (tmp_path / "config.json").write_text(json.dumps(ENCODER))
+    x = np.random.default_rng(0).normal(size=(4, 12))
+    expected = network_from(tensors, "encoder", ENCODER).forward(x)
+    assert torch.equal(load_network(path, "encoder").forward(x), expected)
+    (tmp_path / "config.json").rename(tmp_path / "other.json")
+    assert torch.equal(load_network(path, "encoder", tmp_path / "other.json").forward(x), expected)
+    with pytest.raises(ArgumentError, match="config: got no nhead"):
+        load_network(path, "encoder")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_cast_with_a_note(dtype, tensors):
+    network = network_from({name: tensor.to(dtype) for name, tensor in tensors.items()}, "encoder", ENCODER)
+    assert [note for note in network.notes if "half precision" in note and str(dtype)[6:] in note]
+    assert network.forward(np.ones((4, 12))).dtype == torch.float64
+    assert not [note for note in network_from(tensors, "encoder", ENCODER).notes if "half" in note]
+
+
+@pytest.mark.parametrize(
+    ("family", "change", "config", "message"),
+    [
+        ("diffusion", {}, {}, "family: got 'diffusion'; accepted: bert, albert, gpt2"),
+        ("bert", {}, {}, "family: got 'bert' for tensors of encoder; accepted: encoder"),
+        ("encoder", {"layers.1.linear2.weight": None}, {}, "no tensor layers.1.linear2.weight"),
+        (
+            "encoder",
+            {"layers.1.linear2.weight": torch.ones(12, 17)},
+            {},
+            r"shape \(12, 17\); accepted: shape \(12, 16\)",
+        ),
+        ("encoder", {"layers.0.norm1.weight": torch.full((12,), np.nan)}, {}, "norm1.weight with NaN"),
+        ("encoder", {"layers.0.norm1.weight": torch.ones(12, dtype=torch.int8)}, {}, "of int8; accepted: float16"),
+        ("encoder", {"layers.0.multihead_attn.in_proj_weight": torch.ones(36, 12)}, {}, "which have no such weight"),
+        ("encoder", {}, {"activation": "mish"}, "activation: got 'mish'; accepted: gelu"),
+        ("encoder", {}, {"nhead": 5}, "config: got 5 heads for 12 query features"),
+        ("encoder", {}, {"nhead": "3"}, "nhead: got '3'; accepted: a whole number"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(family, change, config, message, tensors):
+    changed = {name: value for name, value in {**tensors, **change}.items() if value is not None}
+    with pytest.raises(ArgumentError, match=message) as caught:
+        network_from(changed, family, ENCODER | config)
+    assert "\n" not in str(caught.value)
+
+
+class NotWeights:
+    pass
+
+
+@pytest.mark.parametrize("content", [NotWeights(), [1, 2], {"a": 1}])
+def test_files_without_weights(content, tmp_path):
+    torch.save(content, tmp_path / "model.pt")
+    with pytest.raises(ArgumentError, match="checkpoint: got 'model.pt'") as caught:
+        load_network(tmp_path / "model.pt", "bert")
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_not_there_or_broken(tmp_path):
+    with pytest.raises(ArgumentError, match="no such file"):
+        load_network(tmp_path / "none.bin", "bert")
+    for name in ("broken.bin", "broken.safetensors"):
+        (tmp_path / name).write_bytes(b"nothing of the kind")
+        with pytest.raises(ArgumentError, match=name):
+            load_network(tmp_path / name, "bert")
+    with pytest.raises(ArgumentError, match=r"TransformerEncoder"):
+        from_module(nn.Linear(2, 2))
+
+
+def straight_rotary(tensors, x, heads, theta, eps):
+    """A pre-RMSNorm layer with rotary half-split pairs, causal, without a gate, straight from its description."""
+
+    def norm(name, y):
+        return tensors[name] * y / np.sqrt((y**2).mean(-1, keepdims=True) + eps)
+
+    size = x.shape[1] // heads
+    seen, out = norm("layers.0.input_layernorm.weight", x), np.zeros_like(x)
+    q, k, v = (seen @ tensors[f"layers.0.self_attn.{part}_proj.weight"].T for part in "qkv")
+    for head in range(heads):
+        rows = slice(head * size, (head + 1) * size)
+        for i in range(len(x)):
+            logits = np.zeros(i + 1)
+            for j in range(i + 1):
+                for pair in range(size // 2):
+                    angle = (i - j) * theta ** (-2 * pair / size)
+                    (a, b), (c, d) = (u[t, rows][[pair, pair + size // 2]] for u, t in ((q, i), (k, j)))
+                    logits[j] += np.real((a + 1j * b) * np.exp(1j * angle) * (c - 1j * d))
+            weights = np.exp(logits / np.sqrt(size))
+            mixed = weights @ v[: i + 1, rows] / weights.sum()
+            out[i] += tensors["layers.0.self_attn.o_proj.weight"][:, rows] @ mixed
+    y = x + out
+    inner = norm("layers.0.post_attention_layernorm.weight", y) @ tensors["layers.0.mlp.up_proj.weight"].T
+    return y + inner / (1 + np.exp(-inner)) @ tensors["layers.0.mlp.down_proj.weight"].T
+
+
+def test_rotary_layer_without_a_gate_is_a_block():
+    generator = np.random.default_rng(0)
+    shapes = {f"self_attn.{part}_proj.weight": (8, 8) for part in "qkvo"}
+    shapes |= {"input_layernorm.weight": (8,), "post_attention_layernorm.weight": (8,)}
+    shapes |= {"mlp.up_proj.weight": (12, 8), "mlp.down_proj.weight": (8, 12)}
+    tensors = {f"layers.0.{name}": generator.normal(size=shape) for name, shape in shapes.items()}
+    config = {"num_attention_heads": 2, "rope_theta": 50.0, "rms_norm_eps": 1e-3}
+    network = network_from({name: torch.tensor(value) for name, value in tensors.items()}, "rotary", config)
+    x = generator.normal(size=(7, 8))
+    expected = straight_rotary(tensors, x, 2, 50.0, 1e-3)
+    np.testing.assert_allclose(network.forward(x).numpy(), expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(Chain(network.blocks(7)[0], 7, "causal").forward(x), expected, rtol=0, atol=1e-12)
+    assert network.boundary == "causal"
+    for change in ({"rope_scaling": {"type": "linear"}}, {"model_type": "gemma"}):
+        with pytest.raises(ArgumentError, match="config: got"):
+            network_from({name: torch.tensor(value) for name, value in tensors.items()}, "rotary", config | change)

@@ -17,7 +17,7 @@ from dispersion import Block, FeedForward, Head, Kernel, LayerNorm, fixed_points
 from figures import NAMES, fig2
 
 ROOT = Path(__file__).parent.parent
-EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
+EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.toml") if ".diagram" not in path.name)
 ROTATING = str(ROOT / "examples" / "rotating.toml")
 
 
@@ -59,10 +59,10 @@ def test_unknown_figure_in_a_process_of_its_own(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["dispersion", "derive", "figures"])
+@pytest.mark.parametrize("name", ["dispersion", "derive", "check", "figures"])
 def test_help_loads_nothing_heavy(name, tmp_path):
     heavy = f"import sys, tokenwaves\ntry: tokenwaves.main(['{name}', '--help'])\nexcept SystemExit: pass\n"
-    heavy += "heavy = {'numpy', 'scipy', 'sympy', 'matplotlib', 'xarray', 'numba'}\n"
+    heavy += "heavy = {'numpy', 'scipy', 'sympy', 'matplotlib', 'xarray', 'numba', 'torch'}\n"
     heavy += "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     done = subprocess.run(
         [sys.executable, "-c", heavy],
@@ -85,7 +85,7 @@ def test_help_is_quick(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["dispersion", "--help"], ["derive", "--help"], ["figures", "--help"]]
+    "arguments", [["--help"], *([name, "--help"] for name in ("dispersion", "derive", "check", "figures"))]
 )
 def test_help(arguments, capsys):
     with pytest.raises(SystemExit) as stop:
@@ -102,7 +102,8 @@ def test_version(capsys):
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["pictures"], ["figures", "--fast"], ["dispersion"], ["dispersion", "x", "--modes", "a"]]
+    "arguments",
+    [[], ["pictures"], ["figures", "--fast"], ["dispersion"], ["dispersion", "x", "--modes", "a"], ["check"]],
 )
 def test_wrong_usage(arguments, capsys):
     with pytest.raises(SystemExit) as stop:

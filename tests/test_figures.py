@@ -101,8 +101,8 @@ class TestModules:
         assert MODULES[name].TITLE
 
     def test_unknown_name_lists_the_others(self, tmp_path):
-        with pytest.raises(ArgumentError, match="fig9.*" + ", ".join(NAMES)):
-            run(["fig2", "fig9"], tmp_path / "out")
+        with pytest.raises(ArgumentError, match="fig99.*" + ", ".join(NAMES)):
+            run(["fig2", "fig99"], tmp_path / "out")
         assert not (tmp_path / "out").exists()
 
 

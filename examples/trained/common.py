@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 from numpy.typing import NDArray
 
 from dispersion import Dispersion, through_layers
@@ -27,7 +28,7 @@ def inside(package: str, path: str) -> Path:
     """The file `path` inside an installed `package`, which is not imported."""
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        sys.exit(f"{package} is not installed: the packages are named in examples/README.md")
+        sys.exit(f"{package} is not installed: see examples/trained/README.md")
     return Path(spec.submodule_search_locations[0]) / path
 
 
@@ -88,22 +89,27 @@ def picture(network: Network, token: int, n: int, title: str, folder: Path, name
             growth = relative_growth(net, net.embedding.state(token, n))
             gain = wave_gain(net, token, n)[-1]
             label = "trained" if trained else None if number else "before training"
+            shown = ", ".join(f"{gain[k]:.3f} at k = {k}" for k in (0, 1, n // 4, n // 2))
+            print(f"{'trained' if trained else 'before training'}: gain of waves at true positions {shown};")
+            print(
+                f"    growth against the state {growth[-1, 0]:.3f} of k = 0 and {growth[-1, 1]:.3f} of k ≠ 0,", end=""
+            )
+            print(f" at most {growth[:, 0].max():.3f} and {growth[:, 1].max():.3f} on the way")
             for at, line, what in ((0, "--", "$k = 0$"), (1, "-", "$k \\neq 0$")):
                 color = (BLUE if at == 0 else VERMILION) if trained else GREY
                 left.plot(growth[:, at], line, color=color, label=label and f"{label}, {what}")
             right.plot(gain, "o-", color=VERMILION if trained else GREY, markersize=2.5, label=label)
         left.axhline(1, color="0.6", linewidth=0.6, zorder=0)
-        left.set(xlabel="layers", ylabel="growth against the state", yscale="log")
+        left.set(xlabel="layers", ylabel="growth against the state")
         left.set_title(title, loc="left")
         right.set(xlabel="wavenumber $k$", ylabel=f"gain in {len(network.layers)} layers", yscale="log")
+        right.yaxis.set_minor_formatter(NullFormatter())
         right.axhline(1, color="0.6", linewidth=0.6, zorder=0)
         for ax, letter in ((left, "a"), (right, "b")):
             low, high = ax.get_ylim()
-            ax.set_ylim(low, high * (high / low) ** 0.25)
+            ax.set_ylim(low, high * (high / low) ** 0.25 if ax is right else high + 0.25 * (high - low))
             ax.legend(loc="upper left", ncols=2)
             panel_label(ax, letter)
-        found = ", ".join(f"{gain[k]:.3g} at k = {k}" for k in (0, 1, n // 4, n // 2))
-        print(f"gain of waves at true positions, trained: {found}; growth of q = 0 and q ≠ 0: {growth[-1]}")
         return save(figure, folder, name)
 
 

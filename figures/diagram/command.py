@@ -41,7 +41,10 @@ def phase_diagram(options: argparse.Namespace) -> int:
     from simulate import SweepInterrupted
 
     diagram = load_diagram(options.spec)
-    folder, name = writable(Path(options.out)), Path(options.spec).stem.removesuffix(".diagram").removesuffix(".diagram")
+    folder, name = (
+        writable(Path(options.out)),
+        Path(options.spec).stem.removesuffix(".diagram").removesuffix(".diagram"),
+    )
     start = time.perf_counter()
     sweep: dict[str, Any] = {"path": folder / f"{name}.sweep.nc", "resume": options.resume, "progress": None}
     if options.scheduler:
