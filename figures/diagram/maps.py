@@ -68,7 +68,7 @@ def wave_map(make: Make, grid: Grid, **settings: Any) -> xr.Dataset:
     k = np.maximum(run.critical_wavenumber.values, 0)[..., None]
     angle = np.angle(np.take_along_axis(modes, k, axis=-1)[..., 0])
     run["critical_angle"] = (tuple(grid), angle, {"long_name": "arg B at the critical wavenumber", "units": "rad"})
-    return run.drop_vars("state").merge(predicted(grid, predict))
+    return run.merge(predicted(grid, predict))
 
 
 def wavenumber_map(make: Make, grid: Grid, **settings: Any) -> xr.Dataset:

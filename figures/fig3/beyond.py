@@ -14,6 +14,8 @@ from simulate import sweep
 ORDERS = (3, 5, 7)
 RESONANT_DEPTH = 200_000
 BALLOON_STRENGTH = 2.5
+STEADY = 1e-10
+"""A state that changes by less than this part of itself in a layer has come to rest."""
 NEUTRAL = 2e-5
 """A multiplier up to 1 + NEUTRAL does not show within the 5000 layers of a simulation: e^{0.1}."""
 
@@ -26,8 +28,9 @@ def subgrid(data: xr.Dataset, every: int) -> xr.Dataset:
 def amplitude_beyond(b: xr.Dataset, every: int) -> xr.Dataset:
     """Amplitudes of normal forms of orders 3, 5, 7, and of the two exact families, on a part of the grid of b.
 
-    `locked` says whether the simulated phase has settled on a family (arg B_k within 1e-3 of one), or the families
-    do not differ; only there can a simulation agree with an exact state to more than their difference.
+    `moving` is the relative change of the simulated state in one more layer. `on_branch` says whether it has come to
+    rest (STEADY) with its phase settled on a family (arg B_k within 1e-3 of one), or the families do not differ; only
+    there can a simulation agree with an exact state to more than what it has still to go.
     """
     data = subgrid(b, every)
     members, blocks = _members(
@@ -41,6 +44,10 @@ def amplitude_beyond(b: xr.Dataset, every: int) -> xr.Dataset:
         by_order[place] = [form.truncated(order).amplitude for order in ORDERS]
     families = np.full((*shape, 2), np.nan)
     families[tuple(np.transpose(members))] = balloon(blocks, ks=[4]).amplitude[:, 0]
+    moving = np.full(shape, np.nan)
+    for place, block in zip(members, blocks, strict=True):
+        x = data.state.values[place]
+        moving[place] = np.abs(block.forward(x) - x).max() / np.abs(x).max()
     angle = 8 * data.critical_angle.values  # the lattice locks 8 arg B at k = 4
     offset = np.stack([np.abs(np.angle(np.exp(1j * angle))), np.abs(np.angle(-np.exp(1j * angle)))], axis=-1)
     near = np.take_along_axis(families, np.argmin(offset, axis=-1)[..., None], axis=-1)[..., 0]
@@ -50,7 +57,8 @@ def amplitude_beyond(b: xr.Dataset, every: int) -> xr.Dataset:
         amplitude_order=((*dims, "order"), by_order),
         order=list(ORDERS),
         exact=(dims, near),
-        locked=(dims, (offset.min(axis=-1) < 8e-3) | alike),
+        moving=(dims, moving),
+        on_branch=(dims, ((offset.min(axis=-1) < 8e-3) | alike) & (moving < STEADY)),
     )
 
 

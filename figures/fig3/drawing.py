@@ -74,11 +74,12 @@ def _draw_scaling(data: xr.DataTree, ax: Axes, quantities: tuple[str, ...], slop
 
 def _draw_errors(data: xr.Dataset, ax: Axes) -> None:
     """Relative errors of predicted amplitudes against the distance to onset, with medians by decade thirds."""
+    data = data.where(data.moving < 1e-7)  # the others have not finished growing
     mu = data.critical_modulus.values.ravel() - 1
     series = {
         f"order {int(order)}": data.amplitude_order.sel(order=order).values.ravel() for order in data.order.values
     }
-    series["exact"] = data.exact.where(data.locked).values.ravel()
+    series["exact"] = data.exact.where(data.on_branch == 1).values.ravel()
     for (label, predicted), colour in zip(series.items(), (BLUE, ORANGE, VERMILION, PURPLE), strict=True):
         error = np.maximum(np.abs(predicted / data.critical_amplitude.values.ravel() - 1), 1e-16)
         ok = np.isfinite(error) & (mu > 0)
