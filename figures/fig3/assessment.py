@@ -146,7 +146,7 @@ def _beyond_claims(data: xr.DataTree) -> Iterator[Claim]:
         None,
         here,
         here <= 1e-6,
-        f"{int(exact.notnull().sum())} of {points} points have come to rest, their phase on a family; met if at most 1e-6",
+        f"{int(exact.notnull().sum())} of {points} points are at rest, their phase on a family; met if at most 1e-6",
     )
     c = data["beyond/wavenumber"].to_dataset()
     inside = c.stable.where(c.critical_modulus > 1 + SETTLED_MU)
