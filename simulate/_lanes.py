@@ -41,13 +41,15 @@ class _Model(models.PrimitiveModel):
         super().__init__(manager, kind, VECTOR)
 
 
-def _vector(builder: Any, kind: Any, value: Any) -> Any:
-    """`value` itself, or a scalar copied to every lane."""
-    if kind == lanes:
-        return value
+def lanes_of(builder: Any, value: Any) -> Any:
+    """The scalar `value` in every lane."""
     first = builder.insert_element(ir.Constant(VECTOR, ir.Undefined), value, ir.IntType(32)(0))
     everywhere = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
     return builder.shuffle_vector(first, ir.Constant(VECTOR, ir.Undefined), everywhere)
+
+
+def _vector(builder: Any, kind: Any, value: Any) -> Any:
+    return value if kind == lanes else lanes_of(builder, value)
 
 
 def _define(operation: Any, instruction: str) -> None:

@@ -1,7 +1,4 @@
-"""Compiled rows of attention: softmax numerators in place, and one row of the scalar map after another.
-
-Importing this imports numba.
-"""
+"""Compiled parts of long scalar rings. Importing this imports numba."""
 
 from __future__ import annotations
 
@@ -9,39 +6,7 @@ import numpy as np
 from numba import njit
 
 from simulate._exp import LOG2_E, OPTIONS, exp2_product
-from simulate._lanes import LANES, load, load_from, select_above, splat, store
-
-REMOVED = -1e300
-"""Logit of a pair that is not there; below every logit of an admissible state, and finite."""
-
-LOWEST = -1000.0
-"""Logits, in base 2, that lie further than this below the largest of their row count as this far."""
-
-
-@njit(**OPTIONS)
-def exponentials(logits, bias, totals):  # type: ignore[no-untyped-def]
-    """Replace the logits by 2^{logit + bias − row maximum} and write their sums over rows.
-
-    logits : (rows, n, LANES) for n·LANES keys, overwritten; bias : the same shape; totals : (rows,).
-    """
-    lane = np.empty((1, LANES))
-    for i in range(logits.shape[0]):
-        row, shift = logits[i], bias[i]
-        top = splat(-1.7e308)
-        for b in range(row.shape[0]):
-            y = load(row, b) + load(shift, b)
-            store(row, b, y)
-            top = select_above(y, top, y, top)
-        store(lane, 0, top)
-        top = splat(lane.max())
-        total, lowest, one = splat(0.0), splat(LOWEST), splat(1.0)
-        for b in range(row.shape[0]):
-            y = load(row, b) - top
-            e = exp2_product(select_above(lowest, y, lowest, y), one)
-            store(row, b, e)
-            total = total + e
-        store(lane, 0, total)
-        totals[i] = lane.sum()
+from simulate._lanes import LANES, load, load_from, splat, store
 
 
 @njit(**OPTIONS)

@@ -2,7 +2,7 @@
 
 lanes : plain blocks of one feature with up to LONG tokens; compiled, many points in one vector.
 fft : plain blocks of one feature on longer rings; moments by fast Fourier transforms.
-blas : everything else; matrix products and one compiled softmax.
+blas : everything else; projections by BLAS and compiled tiles of attention.
 """
 
 from __future__ import annotations

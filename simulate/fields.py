@@ -91,7 +91,7 @@ def token_clusters(x: ArrayLike, tolerance: float) -> NDArray[np.int64]:
 
 
 def cluster_separation(x: ArrayLike, labels: ArrayLike) -> float:
-    """The smallest distance between the means of two clusters of a state `x` (N, d); 0 for one cluster."""
+    """The smallest distance between the means of two clusters of a state `x` (N, d), 0 for one; `labels` (N,)."""
     x, labels = np.asarray(x, dtype=np.float64), np.asarray(labels)
     means = np.array([x[labels == label].mean(axis=0) for label in np.unique(labels)])
     if len(means) == 1:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import closed_forms as cf
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from exact import component, newton
@@ -850,6 +851,7 @@ def test_pictures():
     mu, beta = form.map.multipliers[0].real - 1, -form.cubic.real
     cubic = form.truncated(3).potential([[0.1], [-0.2]])
     np.testing.assert_allclose(cubic, [[-mu * x**2 / 2 + beta * x**4 / 4] for x in (0.1, 0.2)], rtol=1e-12)
+    plt.close("all")  # axes of other tests
     ax = form.plot_potential()
     assert {float(line.get_xdata()[0]) for line in ax.lines[1:4]} >= {0.0, R, -R}
 
