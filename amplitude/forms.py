@@ -118,7 +118,8 @@ class ScalarForms:
         square, half, constant = abs(s) ** 2, s.real, 1 - 1 / self.alpha[0] ** 2
         discriminant = half**2 - square * constant
         roots = (-half + np.array([-1, 1]) * np.sqrt(discriminant)) / square if square > 0 <= discriminant else []
-        positive = [float(t) for t in roots if t > 0 and (s.imag != 0 or (1 + t * s.real) * (1 + s.real) > 0)]
+        real = abs(s.imag) <= 1e-12 * abs(s)
+        positive = [float(t) for t in roots if t > 0 and (not real or (1 + t * s.real) * (1 + s.real) > 0)]
         if not positive:
             raise ExclusionError("at", f"'onset' for k = {k}", "'gain' here: no OV gain makes |Λ| = 1")
         return replace(self, eta=min(positive, key=lambda t: abs(t - 1)) * self.eta)

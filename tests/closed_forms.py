@@ -42,10 +42,12 @@ class Scalars:
         return self.alpha[0] * self.L(k)
 
     def at_onset(self, k):
-        """All η scaled to |J_k| = 1, by the positive factor nearest to 1; None if there is none."""
+        """All η scaled to |J_k| = 1, by the positive factor nearest to 1 that leaves a real J_k its sign; else None."""
         s, a1 = self.L(k) - 1, self.alpha[0]
         roots = np.roots([abs(s) ** 2, 2 * s.real, 1 - 1 / a1**2])
         factors = [t.real for t in roots if abs(t.imag) < 1e-12 and t.real > 0]
+        if abs(s.imag) <= 1e-12 * abs(s):
+            factors = [t for t in factors if (1 + t * s.real) * (1 + s.real) > 0]
         return replace(self, eta=min(factors, key=lambda t: abs(t - 1)) * self.eta) if factors else None
 
 

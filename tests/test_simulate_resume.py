@@ -247,7 +247,7 @@ def test_a_local_dask_cluster_gives_the_same_dataset(tmp_path):
     joblib = pytest.importorskip("joblib")
     distributed = pytest.importorskip("distributed")
     alone = run(tmp_path / "a.nc")
-    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None)
+    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0")
     with cluster, distributed.Client(cluster), joblib.parallel_config(backend="dask"):
         spread = run(tmp_path / "b.nc")
     assert spread.identical(alone)
