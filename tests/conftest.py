@@ -6,11 +6,17 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from dispersion import Block, FeedForward, Head, Kernel
 
-settings.register_profile("tokenwaves", deadline=None, max_examples=30, derandomize="CI" in os.environ)
+settings.register_profile(
+    "tokenwaves",
+    deadline=None,
+    max_examples=30,
+    derandomize="CI" in os.environ,
+    suppress_health_check=[HealthCheck.filter_too_much],  # blocks far from what a theorem is about are many
+)
 settings.load_profile("tokenwaves")
 
 SMOOTH = ("tanh", "gelu", "silu", "erf", "sine")
