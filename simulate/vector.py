@@ -7,6 +7,7 @@ For each head, with W = QᵀK and M = OV of few rows where their rank allows it,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -22,7 +23,7 @@ from dispersion.kernel import Kernel
 from simulate._engine import LARGEST_STATE, aligned, pool, thread_count
 from simulate.replicas import States
 
-LOG2_E = float(np.log2(np.e))
+LOG2_E = 1 / math.log(2)
 
 ALONE = 1e6
 """Operations of a layer below which threads cost more than they save."""
