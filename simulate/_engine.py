@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion import ArgumentError, Block
+from simulate.threads import pool, thread_count
 
 LARGEST_STATE = 1e6
 """A state beyond ±LARGEST_STATE has diverged."""
@@ -201,16 +200,3 @@ def aligned(shape: tuple[int, ...]) -> NDArray[np.float64]:
     buffer = np.empty(size + 8)
     start = -buffer.ctypes.data % 64 // 8
     return buffer[start : start + size].reshape(shape)
-
-
-def thread_count() -> int:
-    """Threads that compiled code may use, NUMBA_NUM_THREADS."""
-    import numba
-
-    return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
-
-
-@lru_cache
-def pool() -> ThreadPoolExecutor:
-    """The threads of this process."""
-    return ThreadPoolExecutor(thread_count(), thread_name_prefix="simulate")

@@ -101,9 +101,9 @@ def _product(a, row, depth, b, columns, out, line):  # type: ignore[no-untyped-d
 
 
 @njit(**OPTIONS)
-def product(a, rows, depth, b, columns, out):  # type: ignore[no-untyped-def]
-    """The first `rows` of out = a[:, :depth] @ b[:depth], up to a whole tile, of `columns` vectors of columns."""
-    for row in range(0, rows, ROWS):
+def product(first, last, a, depth, b, columns, out):  # type: ignore[no-untyped-def]
+    """Rows `first` to `last` of out = a[:, :depth] @ b[:depth], in whole tiles, of `columns` vectors of columns."""
+    for row in range(first, last, ROWS):
         _product(a, row, depth, b, columns, out, row)
 
 
@@ -127,7 +127,7 @@ def attend(  # type: ignore[no-untyped-def]
     tile,
     mean,
 ):
-    """Add Σ_j (share·E_ij/Σ_j E_ij + fixed_ij) v_j, E_ij = 2^{q_i·k_j + bias_ij − row maximum}, to rows of `target`.
+    """Write Σ_j (share·E_ij/Σ_j E_ij + fixed_ij) v_j, E_ij = 2^{q_i·k_j + bias_ij − row maximum}, to rows of `target`.
 
     first, last : those rows. n : of the keys. queries : (whole tiles, ·), of which `depth` numbers count. keys :
     (≥ depth, whole vectors), transposed. values : (≥ n, whole vectors), of which `features` count.
@@ -165,4 +165,4 @@ def attend(  # type: ignore[no-untyped-def]
         _product(tile, 0, n, values, -(-features // LANES), mean, 0)
         for r in range(min(ROWS, last - row)):
             for f in range(features):
-                target[row + r, column + f] += scales[r] * mean[r, f]
+                target[row + r, column + f] = scales[r] * mean[r, f]

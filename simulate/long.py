@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispersion import Block
-from simulate._engine import LARGEST_LOGIT, LARGEST_STATE, pool, thread_count
+from simulate._engine import LARGEST_LOGIT, LARGEST_STATE
 from simulate.replicas import States
 from simulate.terms import coefficients, reach
+from simulate.threads import pool, thread_count
 
 TOLERANCE = 1e-13
 """Relative error allowed in e^{χ x_i x_j}."""

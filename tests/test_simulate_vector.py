@@ -5,6 +5,7 @@ import pytest
 
 import simulate
 import simulate.measures
+import simulate.vector
 from dispersion import ArgumentError, Block, FeedForward, Head, Kernel
 from dispersion.chain import Chain
 from dispersion.head import Rotary
@@ -35,11 +36,15 @@ def block_of(kind, n=20):
     for pairing in ("half", "interleaved"):
         if pairing in kind:
             frequencies = 2 * np.pi * rng.integers(0, n, 2) / n
-            keywords[1]["rotary"] = Rotary(*rng.normal(size=(2, 4, D)), frequencies, pairing)
+            biases = rng.normal(size=(2, 4)) if "bias" in kind else ()
+            keywords[1]["rotary"] = Rotary(*rng.normal(size=(2, 4, D)), frequencies, pairing, *biases)
+    if "bias" in kind:
+        keywords[0]["key_bias"] = rng.normal(size=D)
+        norms["attention_bias"] = rng.normal(size=D)
     if "pre" in kind or "post" in kind:
         gain = rng.uniform(0.5, 1.5, D)
         second = DyT(gain) if "dyt" in kind else RMSNorm(gain)
-        norms = {"attention_norm": LayerNorm(gain), "feedforward_norm": second}
+        norms |= {"attention_norm": LayerNorm(gain), "feedforward_norm": second}
         norms["placement"] = "pre" if "pre" in kind else "post"
     shape = (4, n // 4) if "torus" in kind else (n,)
     rank = 2 if "low rank" in kind else D
@@ -64,6 +69,10 @@ KINDS = [
     "torus gate",
     "pre gate mask low rank",
     "post interleaved",
+    "bias",
+    "bias low rank",
+    "bias half",
+    "pre bias interleaved gate mask",
 ]
 
 
@@ -80,9 +89,10 @@ def test_vector_engine_equals_the_chain(boundary):
     lag = np.abs(np.fft.fftfreq(41, 1 / 41))
     kernel = Kernel.table(np.where(lag < 6, -lag, -np.inf))
     frequencies = [2 * np.pi / 21, 0.0] if boundary == "periodic" else [0.37, 0.11]
-    rotary = Rotary(*rng.normal(size=(2, 4, D)), frequencies)
+    rotary = Rotary(*rng.normal(size=(2, 4, D)), frequencies, "half", *rng.normal(size=(2, 4)))
     value, content = matrices(rng, 2)
-    block = Block([Head(kernel, value, content), Head(kernel, content, rotary=rotary)], None, 0.7)
+    heads = [Head(kernel, value, content, key_bias=rng.normal(size=D)), Head(kernel, content, rotary=rotary)]
+    block = Block(heads, None, 0.7, attention_bias=rng.normal(size=D))
     chain = Chain(block, 21, boundary)
     x = rng.normal(size=(2, 21, D))
     np.testing.assert_allclose(VectorMap(chain)(x), chain.forward(x), rtol=0, atol=1e-13)
@@ -93,6 +103,23 @@ def test_vector_engine_equals_the_chain(boundary):
     np.testing.assert_allclose(path.state, state, rtol=0, atol=1e-12 * np.abs(state).max())
     assert path.engine == "blas"
     assert path.shape == (21,)
+
+
+@pytest.mark.parametrize("heads", [1, 2, 3])
+def test_threads_share_the_heads_and_change_no_bit(heads, monkeypatch):
+    rng = np.random.default_rng(heads)
+    n, d = 300, 20
+    kernel = Kernel.table(-np.abs(np.fft.fftfreq(n, 1 / n)))
+    made = [Head(kernel, *rng.normal(size=(2, d, d)) / d) for _ in range(heads)]
+    block = Block(made, FeedForward(rng.normal(size=(3 * d, d)), 0.1 * rng.normal(size=(d, 3 * d)), "tanh"))
+    x = rng.normal(size=(2, n, d))
+    monkeypatch.setattr(simulate.vector, "ALONE", 1.0)
+    states = []
+    for threads in (1, 2, 5):
+        monkeypatch.setattr(simulate.vector, "thread_count", lambda threads=threads: threads)
+        states.append(VectorMap(block)(x))
+    np.testing.assert_allclose(states[0], block.forward(x), rtol=0, atol=1e-13)
+    assert all((state == states[0]).all() for state in states)
 
 
 def scalar_block(n, content=1.5):

@@ -1,0 +1,53 @@
+"""The threads of this process that compiled code shares. numba is imported on first use."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import lru_cache
+from threading import Lock
+
+from threadpoolctl import ThreadpoolController
+
+
+def thread_count() -> int:
+    """Threads that compiled code may use, NUMBA_NUM_THREADS."""
+    import numba
+
+    return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+
+
+@lru_cache
+def pool() -> ThreadPoolExecutor:
+    """The threads of this process."""
+    return ThreadPoolExecutor(thread_count(), thread_name_prefix="simulate")
+
+
+@lru_cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+class _OneBlasThread:
+    """A context in which BLAS keeps to the thread that calls it: several of ours do, and its own would be in their way.
+
+    The limit is that of the whole process: the first to enter sets it, the last to leave restores it.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._users, self._limit = Lock(), 0, ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                self._limit.enter_context(_blas().limit(limits=1, user_api="blas"))
+            self._users += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._limit.close()
+
+
+one_blas_thread = _OneBlasThread()
