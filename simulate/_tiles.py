@@ -109,13 +109,17 @@ def product(first, last, a, depth, b, columns, out):  # type: ignore[no-untyped-
 
 @njit(**OPTIONS)
 def attend(  # type: ignore[no-untyped-def]
+    count,
     first,
     last,
     n,
+    tokens,
+    turned,
+    query,
+    key,
+    value,
+    turns,
     depth,
-    queries,
-    keys,
-    values,
     features,
     bias,
     lines,
@@ -124,17 +128,48 @@ def attend(  # type: ignore[no-untyped-def]
     fixed,
     target,
     column,
+    queries,
+    keys,
+    values,
     tile,
     mean,
 ):
     """Write Σ_j (share·E_ij/Σ_j E_ij + fixed_ij) v_j, E_ij = 2^{q_i·k_j + bias_ij − row maximum}, to rows of `target`.
 
-    first, last : those rows. n : of the keys. queries : (whole tiles, ·), of which `depth` numbers count. keys :
-    (≥ depth, whole vectors), transposed. values : (≥ n, whole vectors), of which `features` count.
-    bias : the logits of row i from bias[lines[0] + i·lines[1]] on. edge (1, LANES) : added to the last vector of
-    keys, to remove what is beyond n. fixed : (n, vectors, LANES), (0, …) for none. target : (n, ·), from `column` on.
-    tile : (ROWS, vectors·LANES) and mean : (ROWS, whole vectors of features), scratch. All C-contiguous.
+    count : states. first, last : the rows i. n : tokens j. tokens : (·, whole tiles, c). turned : (·, c, whole vectors)
+    their transposes. query : (c, ·), of which `depth` columns count. key : (whole tiles, ·) or, for keys that are the
+    tokens, (0, 0). value : (·, ·), of which `features` columns count. turns : (2, n, depth/2) cosines and sines by
+    which a rotary encoding turns queries and keys, (2, 0, 0) for none.
+    bias : the logits of row i from bias[lines[0] + i·lines[1]] on. edge : (1, LANES), added to the last vector of
+    keys, to remove what is beyond n. fixed : (n, vectors, LANES), (0, …) for none. target : (·, n, ·), from
+    `column` on.
+    Scratch: queries, keys, values for one state; tile (ROWS, vectors·LANES); mean (ROWS, whole vectors of features).
+    All C-contiguous.
     """
+    for state in range(count):
+        product(first, last, tokens[state], query.shape[0], query, -(-depth // LANES), queries)
+        product(0, n, tokens[state], value.shape[0], value, -(-features // LANES), values)
+        met = turned[state]
+        if key.shape[0] > 0:
+            product(0, depth, key, key.shape[1], turned[state], -(-n // LANES), keys)
+            met = keys
+        half = turns.shape[2]
+        for m in range(half):
+            for i in range(first, last):
+                c, s, a, b = turns[0, i, m], turns[1, i, m], queries[i, m], queries[i, half + m]
+                queries[i, m], queries[i, half + m] = c * a - s * b, s * a + c * b
+            for j in range(n):
+                c, s, a, b = turns[0, j, m], turns[1, j, m], keys[m, j], keys[half + m, j]
+                keys[m, j], keys[half + m, j] = c * a - s * b, s * a + c * b
+        rule = bias, lines, edge, share, fixed
+        _attend(first, last, n, depth, queries, met, values, features, *rule, target[state], column, tile, mean)
+
+
+@njit(**OPTIONS)
+def _attend(  # type: ignore[no-untyped-def]
+    first, last, n, depth, queries, keys, values, features, bias, lines, edge, share, fixed, target, column, tile, mean
+):
+    """`attend` of one state whose queries, keys (transposed) and values are there."""
     vectors = tile.shape[1] // LANES
     tiles = tile.reshape(ROWS, vectors, LANES)
     lane, scales = np.empty((1, LANES)), np.empty(ROWS)

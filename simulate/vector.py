@@ -36,6 +36,9 @@ ALONE = 1e7
 TOGETHER = 64
 """Tokens that pass the feed-forward together: the same on any number of threads, as are the rounding errors."""
 
+GROUP = 256
+"""Tokens in the small states that attend together."""
+
 Model = Block | Chain
 
 
@@ -86,52 +89,50 @@ class HeadMap:
         n = len(logits)
         whole = -(-n // LANES) * LANES
         positional = np.zeros_like(logits) if head.gate is not None else logits
-        self._bias, self._lines = _lines(np.maximum(positional * LOG2_E, REMOVED), whole)
-        self._edge = np.where(np.arange(whole - LANES, whole) < n, 0.0, REMOVED)[None]
-        self._turns = None
+        bias, lines = _lines(np.maximum(positional * LOG2_E, REMOVED), whole)
+        edge = np.where(np.arange(whole - LANES, whole) < n, 0.0, REMOVED)[None]
+        turns = np.zeros((2, 0, 0))
         if head.rotary is None:
             bilinear = np.vstack([head.content, _or_zero(head.key_bias, head.d)]) if constant else head.content
             content = Factors.of(bilinear * LOG2_E)
             # x_iᵀ W x_j: the query meets W, or its left factor; the key its right factor, or nothing
             query = content.right.T if content.left is None else content.left
-            key = None if content.left is None else content.right
+            key = np.zeros((0, 0)) if content.left is None else content.right
         else:
-            query, key, self._turns = _rotary(head.rotary, position, constant)
+            query, key, turns = _rotary(head.rotary, position, constant)
         value = Factors.of(scale * head.value)
         self.left, self.features, self.depth, self._n = value.left, len(value.right), len(query), n
         share, fixed = 1.0, np.zeros((0, whole))
         if head.gate is not None:
             share, fixed = 1 - head.gate, _padded(head.gate * softmax(logits), n, whole)
-        self._share, self._fixed = share, fixed.reshape(-1, whole // LANES, LANES)
+        self.key_rows = -(-len(key) // ROWS) * ROWS
         # rows are a vector longer than need be: lengths that are powers of two share cache sets
-        self._query = _padded(query.T, len(query.T), _wider(self.depth))
-        self._value = _padded(value.right.T, len(value.right.T), _wider(self.features))
-        self.key_rows = 0 if key is None else -(-len(key) // ROWS) * ROWS
-        self._key = None if key is None else _padded(key, self.key_rows, key.shape[1])
+        self._maps = (
+            _padded(query.T, len(query.T), _wider(self.depth)),
+            _padded(key, self.key_rows, key.shape[1]),
+            _padded(value.right.T, len(value.right.T), _wider(self.features)),
+            turns,
+        )
+        self._rule = bias, lines, edge, share, fixed.reshape(-1, whole // LANES, LANES)
 
-    def attend(self, rows: tuple[int, int], tokens: NDArray, turned: NDArray, desk: Desk, target: NDArray, column: int):  # type: ignore[no-untyped-def]
-        """Write what the tokens `rows` take from all to `target`, from `column` on.
+    def attend(
+        self,
+        count: int,
+        rows: tuple[int, int],
+        tokens: NDArray,
+        turned: NDArray,
+        desk: Desk,
+        target: NDArray,
+        column: int,
+    ) -> None:
+        """Write what the tokens `rows` take from all, in `count` states, to `target` (·, n, ·), from `column` on.
 
-        tokens : (whole tiles, features). turned : their transpose (features, whole vectors).
+        tokens : (·, whole tiles, features). turned : their transposes (·, features, whole vectors).
         """
-        from simulate._lanes import LANES
-        from simulate._tiles import attend, product
+        from simulate._tiles import attend
 
-        first, last = rows
-        product(first, last, tokens, len(self._query), self._query, -(-self.depth // LANES), desk.queries)
-        product(0, self._n, tokens, len(self._value), self._value, -(-self.features // LANES), desk.values)
-        keys = turned
-        if self._key is not None:
-            keys = desk.keys
-            product(0, self.depth, self._key, self._key.shape[1], turned, -(-self._n // LANES), keys)
-        if self._turns is not None:
-            cosine, sine = self._turns
-            mine, others = desk.queries[first:last, : self.depth], keys[: self.depth, : self._n]
-            mine[:] = _turned(mine.T, cosine[first:last], sine[first:last]).T
-            others[:] = _turned(others, cosine, sine)
-        seen = self._n, self.depth, desk.queries, keys, desk.values, self.features
-        rule = self._bias, self._lines, self._edge, self._share, self._fixed
-        attend(first, last, *seen, *rule, target, column, desk.tile, desk.mean)
+        seen = count, *rows, self._n, tokens, turned, *self._maps, self.depth, self.features
+        attend(*seen, *self._rule, target, column, desk.queries, desk.keys, desk.values, desk.tile, desk.mean)
 
 
 class VectorMap:
@@ -155,19 +156,21 @@ class VectorMap:
         self._full = len(full)
         self._left = np.concatenate([np.zeros((0, model.d)), *(head.left for head in low if head.left is not None)])
         self._columns = np.cumsum([0] + [head.features for head in self._heads]).tolist()
-        attention = sum(self.n**2 * (head.depth + head.features + 20.0) for head in maps)
         forward = self.block.feedforward
-        pointwise = 0.0 if forward is None else 2.0 * self.n * forward.weight_in.size
-        threads = 1 if attention < ALONE else thread_count()
+        self._operations = (
+            sum(self.n**2 * (head.depth + head.features + 20.0) for head in maps),
+            0.0 if forward is None else 2.0 * self.n * forward.weight_in.size,
+        )
+        self._group = max(1, GROUP // self.n)
+        threads = thread_count() if self._group * self._operations[0] > ALONE else 1
         self._desks = [Desk(maps, self.n) for _ in range(threads)]
-        self._items = _items(len(maps), threads, self.n)
-        self._finishing = self._desks[: 1 if pointwise < ALONE else threads]
-        self._spans = list(pairwise([*range(0, self.n, TOGETHER), self.n]))
-        tiles = -(-self.n // ROWS) * ROWS
-        self._tokens, self._turned = _blank(tiles, model.d + constant), _blank(model.d + constant, _wider(self.n))
+        self._items = {number: _items(len(maps), number, self.n) for number in (1, threads)}
+        tiles, features = -(-self.n // ROWS) * ROWS, model.d + constant
+        self._tokens = _blank(self._group, tiles, features)
+        self._turned = _blank(self._group, features, _wider(self.n))
         if constant:
-            self._tokens[: self.n, -1] = self._turned[-1, : self.n] = 1.0
-        self._taken = _blank(self.n, _wider(self._columns[-1]))
+            self._tokens[:, : self.n, -1] = self._turned[:, -1, : self.n] = 1.0
+        self._taken = _blank(self._group, self.n, _wider(self._columns[-1]))
 
     def begin(self, states: NDArray[np.float64]) -> States:
         """The engine at `states` (P, n, d)."""
@@ -175,33 +178,39 @@ class VectorMap:
 
     def __call__(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """(…, n, d) F(X)."""
-        seen, out = self.block.seen(x), np.empty_like(x)
+        states = x.reshape(-1, *x.shape[-2:])
+        seen, out = self.block.seen(states), np.empty_like(states)
         with one_blas_thread if len(self._desks) > 1 else nullcontext():
-            for place in np.ndindex(x.shape[:-2]):
-                self._layer(seen[place], x[place], out[place])
-        return out
+            for first in range(0, len(states), self._group):
+                some = slice(first, first + self._group)
+                out[some] = self._layer(seen[some], states[some])
+        return out.reshape(x.shape)
 
-    def _layer(self, seen: NDArray[np.float64], x: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-        """Write F(X) to `out` (n, d) from X and what the heads see of it."""
-        n, d = x.shape
-        self._tokens[:n, :d], self._turned[:d, :n] = seen, seen.T
+    def _layer(self, seen: NDArray[np.float64], x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(P, n, d) F(X) of a group of states `x` and what the heads see of them."""
+        count, n, d = x.shape
+        self._tokens[:count, :n, :d], self._turned[:count, :d, :n] = seen, seen.swapaxes(1, 2)
+        x, out = x.reshape(-1, d), np.empty((count * n, d))
+        taken = self._taken[:count].reshape(count * n, -1)
 
         def attend(desk: Desk, item: tuple[int, tuple[int, int]]) -> None:
             number, rows = item
             column = self._columns[number]
-            self._heads[number].attend(rows, self._tokens, self._turned, desk, self._taken, column)
+            self._heads[number].attend(count, rows, self._tokens, self._turned, desk, self._taken, column)
 
-        def finish(desk: Desk, span: tuple[int, int]) -> None:
-            first, last = span
-            taken = self._taken[first:last]
-            added = taken[:, : self._full * d].reshape(last - first, self._full, d).sum(axis=1)
-            added += taken[:, self._full * d : self._columns[-1]] @ self._left
+        def finish(desk: Desk, span: slice) -> None:
+            full, low = np.split(taken[span, : self._columns[-1]], [self._full * d], axis=1)
+            added = full.reshape(len(full), self._full, d).sum(axis=1) + low @ self._left
             if self.block.attention_bias is not None:
                 added += self.block.attention_scale * self.block.attention_bias
-            out[first:last] = self.block.pointwise(x[first:last] + added)
+            out[span] = self.block.pointwise(x[span] + added)
 
-        _each(attend, self._items, self._desks)
-        _each(finish, self._spans, self._finishing)
+        attending, finishing = (
+            self._desks[: len(self._desks) if count * operations > ALONE else 1] for operations in self._operations
+        )
+        _each(attend, self._items[len(attending)], attending)
+        _each(finish, [slice(first, first + TOGETHER) for first in range(0, len(x), TOGETHER)], finishing)
+        return out.reshape(count, n, d)
 
 
 def _each(work: Callable[[Desk, Any], None], items: Sequence[Any], desks: Sequence[Desk]) -> None:
@@ -259,8 +268,8 @@ def _parts(model: Model) -> list[tuple[Head, NDArray[np.float64], NDArray[np.int
 
 def _rotary(
     rotary: Rotary, position: NDArray[np.int64], constant: bool
-) -> tuple[NDArray[np.float64], NDArray[np.float64], tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    """Query and key (d_h, d + constant), first members of all 2-blocks before the second, and (cos, sin) (n, d_h/2)."""
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Query, key (d_h, d + constant), first members of all 2-blocks before the second; (cos, sin) (2, n, d_h/2)."""
     size = len(rotary.query)
     query, key = rotary.query, rotary.key
     if constant:
@@ -268,14 +277,7 @@ def _rotary(
         key = np.column_stack([key, _or_zero(rotary.key_bias, size)])
     order = np.arange(size) if rotary.pairing == "half" else np.r_[0:size:2, 1:size:2]
     angle = position @ rotary.frequencies.T
-    return LOG2_E / np.sqrt(size) * query[order], key[order], (np.cos(angle), np.sin(angle))
-
-
-def _turned(u: NDArray[np.float64], cosine: NDArray[np.float64], sine: NDArray[np.float64]) -> NDArray[np.float64]:
-    """R(θ·i) of features `u` (d_h, n), one row for each."""
-    half = cosine.shape[1]
-    first, second, c, s = u[:half], u[half:], cosine.T, sine.T
-    return np.concatenate([c * first - s * second, s * first + c * second])
+    return LOG2_E / np.sqrt(size) * query[order], key[order], np.array([np.cos(angle), np.sin(angle)])
 
 
 def _lines(bias: NDArray[np.float64], whole: int) -> tuple[NDArray[np.float64], tuple[int, int]]:
@@ -292,8 +294,8 @@ def _lines(bias: NDArray[np.float64], whole: int) -> tuple[NDArray[np.float64], 
     return rows.ravel(), (0, whole)
 
 
-def _blank(rows: int, width: int) -> NDArray[np.float64]:
-    array = aligned((rows, width))
+def _blank(*shape: int) -> NDArray[np.float64]:
+    array = aligned(shape)
     array[:] = 0.0
     return array
 
