@@ -179,7 +179,7 @@ def peak_flops() -> float:
 
     from numba import njit
 
-    from simulate._exp import OPTIONS
+    from simulate._compiled import OPTIONS
     from simulate._lanes import LANES, load, splat, store
 
     @njit(**OPTIONS)

@@ -8,10 +8,9 @@ reassociation, so `contract` is the only fast-math flag. Importing this module i
 
 from __future__ import annotations
 
-from typing import Any
-
 from numba import njit
 
+from simulate._compiled import OPTIONS
 from simulate._lanes import SIXTEEN, fused, power_of_two, rough_reciprocal, select_above, sixteenth_powers, splat
 
 LIMIT = 708.0
@@ -45,9 +44,6 @@ Q_16 = (
     0.00015403723980749256,
 )
 """(2^r − 1)/r on |r| ≤ 1/32, interpolated at Chebyshev nodes: relative error of 2^r 1.5e-17."""
-
-OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": {"contract"}, "error_model": "numpy"}
-"""How everything here is compiled. No disk cache: numba's goes stale."""
 
 
 @njit(**OPTIONS)

@@ -15,11 +15,13 @@ from typing import Any
 
 from numba import njit
 
-from simulate._exp import LOG2_E, OPTIONS, exp, exp2_product, tanh
+from simulate._compiled import OPTIONS, entry
+from simulate._exp import LOG2_E, exp, exp2_product, tanh
 from simulate._lanes import LANES, load, select_above, select_not_above, splat, store
 from simulate._moments import attend_by_moments
 
 ROOT_HALF = math.sqrt(0.5)
+TANH_RATE = math.sqrt(8 / math.pi)
 
 
 @njit(**OPTIONS)
@@ -38,8 +40,26 @@ def _silu(z, coefficients, row):  # type: ignore[no-untyped-def]
 
 
 @njit(**OPTIONS)
+def _quick_gelu(z, coefficients, row):  # type: ignore[no-untyped-def]
+    return z / (exp(z * -1.702) + 1.0)
+
+
+@njit(**OPTIONS)
+def _gelu_tanh(z, coefficients, row):  # type: ignore[no-untyped-def]
+    # (1 + tanh u)/2 = 1/(1 + e^{−2u})
+    twice = (z + (z * z) * z * 0.044715) * TANH_RATE
+    return z / (exp(twice * -1.0) + 1.0)
+
+
+@njit(**OPTIONS)
 def _relu(z, coefficients, row):  # type: ignore[no-untyped-def]
     return select_not_above(z, splat(0.0), splat(0.0), z)
+
+
+@njit(**OPTIONS)
+def _relu_squared(z, coefficients, row):  # type: ignore[no-untyped-def]
+    positive = select_not_above(z, splat(0.0), splat(0.0), z)
+    return positive * positive
 
 
 @njit(**OPTIONS)
@@ -68,7 +88,10 @@ ACTIVATIONS: dict[str | None, Any] = {
     None: _identity,
     "tanh": _tanh,
     "silu": _silu,
+    "quick_gelu": _quick_gelu,
+    "gelu_tanh": _gelu_tanh,
     "relu": _relu,
+    "relu_squared": _relu_squared,
     "polynomial": _polynomial,
     "sine": _lane_by_lane(lambda z: math.sin(z)),
     "erf": _lane_by_lane(lambda z: math.erf(z)),
@@ -150,7 +173,7 @@ def kernel(activation: str | None) -> Any:
     """
     act = ACTIVATIONS[activation]
 
-    @njit(**OPTIONS)
+    @entry(str(activation))
     def advance(  # type: ignore[no-untyped-def]
         first,
         last,

@@ -18,7 +18,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from simulate._exp import OPTIONS, divided
+from simulate._compiled import OPTIONS
+from simulate._exp import divided
 from simulate._lanes import load, splat, store
 from simulate.terms import coefficients, reach
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from simulate._exp import LOG2_E, OPTIONS, exp2_product
+from simulate._compiled import entry
+from simulate._exp import LOG2_E, exp2_product
 from simulate._lanes import LANES, load, load_from, splat, store
 
 
-@njit(**OPTIONS)
+@entry()
 def exact_rows(first, last, x, keys, weights, content, ratio):  # type: ignore[no-untyped-def]
     """Write S/T (Eq. 13) of the tokens `first` to `last` into `ratio` (N,), one exponential for each pair.
 
@@ -39,7 +39,7 @@ def exact_rows(first, last, x, keys, weights, content, ratio):  # type: ignore[n
         ratio[i] = sums[0].sum() / sums[1].sum()
 
 
-@njit(**OPTIONS)
+@entry()
 def two_powers(pair, power, x, odd, even):  # type: ignore[no-untyped-def]
     """Write odd·x^k + i·even·x^{k+1} into `pair` (N,) complex, `power` (N,) being x^{k−1}; then x^{k+1}."""
     for j in range(x.shape[0]):
@@ -49,7 +49,7 @@ def two_powers(pair, power, x, odd, even):  # type: ignore[no-untyped-def]
         power[j] = second
 
 
-@njit(**OPTIONS)
+@entry()
 def add_terms(pair, k, content, x, power, numerator, denominator):  # type: ignore[no-untyped-def]
     """Add the moments c_k C_k + i c_{k+1} C_{k+1} of `pair` (N,) to T and S = dT/dt; `power` (N,): t^{k−1}, t = χx."""
     for i in range(x.shape[0]):

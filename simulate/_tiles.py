@@ -12,7 +12,8 @@ import numpy as np
 from llvmlite import ir
 from numba import njit, types
 
-from simulate._exp import OPTIONS, exp2_product
+from simulate._compiled import OPTIONS, entry
+from simulate._exp import exp2_product
 from simulate._lanes import LANES, SIXTEEN, VECTOR, intrinsic, lanes_of, load, load_from, select_above, splat, store
 
 ROWS, WIDE = (6, 4) if SIXTEEN else (2, 2)
@@ -107,7 +108,7 @@ def product(first, last, a, depth, b, columns, out):  # type: ignore[no-untyped-
         _product(a, row, depth, b, columns, out, row)
 
 
-@njit(**OPTIONS)
+@entry()
 def attend(  # type: ignore[no-untyped-def]
     count,
     first,

@@ -6,6 +6,7 @@ from numba import njit
 
 from dispersion import Activation, ArgumentError, Block, FeedForward, Head, Kernel
 from simulate import _exp, _moments
+from simulate._compiled import OPTIONS
 from simulate._engine import Batch, pack
 from simulate._lanes import LANES, load, splat, store
 
@@ -13,7 +14,7 @@ from simulate._lanes import LANES, load, splat, store
 def over_arrays(function):
     """`function` of lanes as a function of an array."""
 
-    @njit(**_exp.OPTIONS)
+    @njit(**OPTIONS)
     def rows(x, out):
         for row in range(x.shape[0]):
             store(out, row, function(load(x, row)))
