@@ -7,7 +7,7 @@ X_{c−j} = X_j, so that sliding is no obstacle.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 
 import numpy as np
@@ -73,30 +73,29 @@ class Scalars:
         slope[:, np.arange(n), np.arange(n)] += diagonal
         if self.feedforward is None:
             return y, slope
-        part = self.feedforward
-        series = part.activation.taylor(y[..., None] * part.weight_in[:, 0] + part.bias_in, 1)
-        outer = 1 + series[..., 1] @ (part.weight_in[:, 0] * part.weight_out[0])
-        return y + series[..., 0] @ part.weight_out[0] + part.bias_out[0], outer[:, :, None] * slope
+        series = self.feedforward.taylor(y, 1)
+        return y + series[..., 0], (1 + series[..., 1])[:, :, None] * slope
 
 
 def fits(block: Block) -> bool:
-    """Whether `block` is one of those this module is for: scalar, plain, symmetric kernels, φ(0) = 0."""
+    """Whether `block` is one of those this module is for: scalar, plain but for a gate, symmetric kernels, φ(0) = 0."""
     part = block.feedforward
     return (
         block.d == 1
-        and block.plain
+        and replace(block, feedforward=None).plain
         and all(head.kernel.symmetric for head in block.heads)
         and (part is None or abs(float(part(np.zeros(1))[0])) <= 1e-15)
-        and (part is None or part.activation.name != "relu")
+        and (part is None or part.activation.name not in ("relu", "relu_squared"))
     )
 
 
 def likeness(block: Block) -> tuple[object, ...]:
     """Equal for blocks that `Scalars` can hold together."""
     part = block.feedforward
-    weights = () if part is None else (part.weight_in, part.weight_out, part.bias_in, part.bias_out)
-    name = None if part is None else part.activation
-    return block.n, len(block.heads), name, *(array.tobytes() for array in weights)
+    if part is None:
+        return block.n, len(block.heads), None
+    arrays = [value for value in vars(part).values() if isinstance(value, np.ndarray)]
+    return block.n, len(block.heads), part.activation, part.gated, *(array.tobytes() for array in arrays)
 
 
 def standing_patterns(

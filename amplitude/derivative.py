@@ -102,9 +102,7 @@ def _feedforward_slopes(block: Block, y: Floats) -> Floats:
     part = block.feedforward
     if part is None:
         return np.zeros((len(y), block.d, block.d))
-    slope = part.activation.taylor(y @ part.weight_in.T + part.bias_in, 1)[..., 1]
-    slopes: Floats = (part.weight_out * slope[:, None, :]) @ part.weight_in
-    return slopes
+    return part.jacobian(y)
 
 
 def _norm_slopes(norm: Normalisation, x: Floats) -> Floats:

@@ -51,7 +51,7 @@ class ScalarForms:
             raise ArgumentError("block", type(block).__name__, "a Block")
         if block.d != 1:
             raise ExclusionError("block", f"d = {block.d}", "d = 1: the closed forms are scalar")
-        if not block.plain:
+        if not replace(block, feedforward=None).plain:  # any pointwise φ will do, gated or not
             raise ExclusionError(
                 "block", "a block beyond Eqs. 1–2", "a ring, and no norm, gate, bias or rotary encoding"
             )

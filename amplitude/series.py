@@ -198,9 +198,14 @@ class BlockSeries:
         if feedforward is None:
             return y
         grading = self.grading
-        hidden = self._add(Affine(grading, x, feedforward.weight_in, feedforward.bias_in))
-        active = self._add(Pointwise(grading, hidden, feedforward.activation))
-        out = self._add(Affine(grading, active, feedforward.weight_out, feedforward.bias_out))
+        hidden: Node = self._add(Affine(grading, x, feedforward.weight_in, feedforward.bias_in))
+        if feedforward.weight_gate is None or feedforward.bias_gate is None:
+            hidden = self._add(Pointwise(grading, hidden, feedforward.activation))
+        else:
+            gate = self._add(Affine(grading, x, feedforward.weight_gate, feedforward.bias_gate))
+            active = self._add(Pointwise(grading, gate, feedforward.activation))
+            hidden = self._add(Product(grading, active, hidden))
+        out = self._add(Affine(grading, hidden, feedforward.weight_out, feedforward.bias_out))
         return self._add(Sum(grading, y, out))
 
     def _norm(self, norm: Normalisation | None, x: Node) -> Node:

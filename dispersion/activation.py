@@ -12,6 +12,7 @@ from math import factorial, pi, sqrt
 from typing import Any
 
 import numpy as np
+from numpy.polynomial import Polynomial
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion.errors import ArgumentError, frozen_array, whole_number
@@ -43,7 +44,8 @@ class Activation:
     def taylor(self, y: ArrayLike, order: int) -> NDArray:
         """(…, order+1) Taylor coefficients φ⁽ⁿ⁾(y)/n! at each point of `y` (…).
 
-        ReLU has none beyond the first, and no first at y = 0: refused with an ArgumentError.
+        ReLU has none beyond the first, and no first at y = 0; its square has none beyond the first at y = 0: refused
+        with an ArgumentError.
         """
         y = np.asarray(y) * 1.0
         series = FUNCTIONS[self.name].series(y, whole_number("order", order, 0), self.coefficients)
@@ -60,9 +62,19 @@ class Activation:
         return cls("gelu")
 
     @classmethod
+    def gelu_tanh(cls) -> Activation:
+        """φ(y) = y(1 + tanh(√(2/π)(y + 0.044715 y³)))/2, the tanh form of GELU."""
+        return cls("gelu_tanh")
+
+    @classmethod
     def silu(cls) -> Activation:
-        """φ(y) = y/(1 + e^{−y})."""
+        """φ(y) = yσ(y), σ(y) = 1/(1 + e^{−y})."""
         return cls("silu")
+
+    @classmethod
+    def quick_gelu(cls) -> Activation:
+        """φ(y) = yσ(1.702 y)."""
+        return cls("quick_gelu")
 
     @classmethod
     def erf(cls) -> Activation:
@@ -78,6 +90,11 @@ class Activation:
     def relu(cls) -> Activation:
         """φ(y) = max(y, 0), usable in forward maps; refused where smoothness is needed."""
         return cls("relu")
+
+    @classmethod
+    def relu_squared(cls) -> Activation:
+        """φ(y) = max(y, 0)²; refused at y = 0 where a second derivative is needed."""
+        return cls("relu_squared")
 
     @classmethod
     def polynomial(cls, coefficients: ArrayLike) -> Activation:
@@ -143,11 +160,27 @@ def _gelu(y: NDArray, order: int, _: tuple[float, ...]) -> Series:
     return _times_argument(y, _gaussian_integral(y, order, _special().ndtr(y), density, 1.0))
 
 
-def _silu(y: NDArray, order: int, _: tuple[float, ...]) -> Series:
-    s = [_special().expit(y)]
-    for n in range(order):  # σ' = σ − σ²
-        s.append((s[n] - _product(s, s, n)) / (n + 1))
-    return _times_argument(y, s)
+def _sigmoid(y: NDArray) -> NDArray:
+    """σ(y) = 1/(1 + e^{−y}) without overflow."""
+    if not np.iscomplexobj(y):
+        return np.asarray(_special().expit(y))
+    right = y.real > 0
+    decaying = np.exp(np.where(right, -y, y))
+    return np.where(right, 1, decaying) / (1 + decaying)
+
+
+def _gated_by(p: Polynomial) -> _Function:
+    """φ(y) = yσ(p(y))."""
+
+    def series(y: NDArray, order: int, _: tuple[float, ...]) -> Series:
+        slope = [p.deriv(n + 1)(y) / factorial(n) for n in range(p.degree())]
+        s, curved = [_sigmoid(p(y))], []
+        for n in range(order):  # σ(p)' = p'(σ − σ²)
+            curved.append(s[n] - _product(s, s, n))
+            s.append(sum(slope[m] * curved[n - m] for m in range(min(n + 1, len(slope)))) / (n + 1))
+        return _times_argument(y, s)
+
+    return _Function(lambda y, _: y * _sigmoid(p(y)), series)
 
 
 def _sine(y: NDArray, order: int, _: tuple[float, ...]) -> Series:
@@ -155,7 +188,7 @@ def _sine(y: NDArray, order: int, _: tuple[float, ...]) -> Series:
 
 
 def _polynomial(y: NDArray, order: int, coefficients: tuple[float, ...]) -> Series:
-    p = np.polynomial.Polynomial((0.0, *coefficients))
+    p = Polynomial((0.0, *coefficients))
     return [p.deriv(n)(y) / factorial(n) if n else p(y) for n in range(order + 1)]
 
 
@@ -165,12 +198,22 @@ def _relu(y: NDArray, order: int, _: tuple[float, ...]) -> Series:
     return [np.where(y.real > 0, y, 0), (y.real > 0) * 1.0][: order + 1]
 
 
+def _relu_squared(y: NDArray, order: int, _: tuple[float, ...]) -> Series:
+    if order > 1 and (y == 0).any():
+        raise ArgumentError("activation", "'relu_squared', which has no second derivative at 0", "a smooth activation")
+    r = np.where(y.real > 0, y, 0)
+    return [r**2, 2 * r, (y.real > 0) * 1.0, *[np.zeros(())] * order][: order + 1]
+
+
 FUNCTIONS = {
     "tanh": _Function(lambda y, _: np.tanh(y), _tanh),
     "gelu": _Function(lambda y, _: y * _special().ndtr(y), _gelu),
-    "silu": _Function(lambda y, _: y * (1 / (1 + np.exp(-y)) if np.iscomplexobj(y) else _special().expit(y)), _silu),
+    "gelu_tanh": _gated_by(sqrt(8 / pi) * Polynomial((0.0, 1.0, 0.0, 0.044715))),  # (1 + tanh u)/2 = σ(2u)
+    "silu": _gated_by(Polynomial((0.0, 1.0))),
+    "quick_gelu": _gated_by(Polynomial((0.0, 1.702))),
     "erf": _Function(lambda y, _: _special().erf(y), _erf),
     "sine": _Function(lambda y, _: np.sin(y), _sine),
     "relu": _Function(lambda y, _: np.where(y.real > 0, y, 0), _relu),
-    "polynomial": _Function(lambda y, c: np.polynomial.Polynomial((0.0, *c))(y), _polynomial),
+    "relu_squared": _Function(lambda y, _: np.where(y.real > 0, y, 0) ** 2, _relu_squared),
+    "polynomial": _Function(lambda y, c: Polynomial((0.0, *c))(y), _polynomial),
 }

@@ -101,9 +101,11 @@ class Block:
 
     @property
     def plain(self) -> bool:
-        """Whether the block is just Eqs. 1–2 on a ring: no normalisation or c, and `Head.plain` heads."""
+        """Whether the block is just Eqs. 1–2 on a ring: no normalisation, gate or c, and `Head.plain` heads."""
         extras = (self.attention_norm, self.feedforward_norm, self.attention_bias)
-        return extras == (None, None, None) and len(self.shape) == 1 and all(head.plain for head in self.heads)
+        gated = self.feedforward is not None and self.feedforward.gated
+        plain = not gated and all(head.plain for head in self.heads)
+        return plain and extras == (None, None, None) and len(self.shape) == 1
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the block to the file `path`, NAME.toml, bit for bit; large arrays go to NAME.npz beside it.

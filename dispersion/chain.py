@@ -20,8 +20,17 @@ BOUNDARIES = ("periodic", "open", "causal")
 MEMORY = 2**28
 """Largest dense matrix that is built, in bytes."""
 
-STEEPEST = {"tanh": 1.0, "erf": 2 / sqrt(pi), "sine": 1.0, "relu": 1.0, "gelu": 1.13, "silu": 1.1}
-"""sup |φ'| of each activation, the last two rounded up."""
+STEEPEST = {
+    "tanh": 1.0,
+    "erf": 2 / sqrt(pi),
+    "sine": 1.0,
+    "relu": 1.0,
+    "gelu": 1.13,
+    "gelu_tanh": 1.13,
+    "silu": 1.1,
+    "quick_gelu": 1.1,
+}
+"""sup |φ'| of each activation that has one, the last four rounded up."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +148,7 @@ def tail_bound(block: Block, layers: int, distance: int, radius: float) -> float
     """
     require_chain(block)
     if not block.plain:
-        raise ArgumentError("block", "a normalisation, rotary encoding or bias", "a plain block")
+        raise ArgumentError("block", "a normalisation, rotary encoding, gate or bias", "a plain block")
     layers, radius = whole_number("layers", layers, 0), real_number("radius", radius, positive=True)
     gain, source = 1.0, 0.0
     for head in block.heads:
@@ -222,8 +231,10 @@ def _steepest_slope(block: Block, reach: float) -> float:
         return 1.0
     inward, outward = (np.linalg.norm(W, 2) for W in (block.feedforward.weight_in, block.feedforward.weight_out))
     activation = block.feedforward.activation
-    if activation.name == "polynomial":
-        size = inward * reach + np.abs(block.feedforward.bias_in).max()
+    size = inward * reach + np.abs(block.feedforward.bias_in).max()
+    if activation.name == "relu_squared":
+        slope = 2 * size
+    elif activation.name == "polynomial":
         slope = sum(k * abs(c) * size ** (k - 1) for k, c in enumerate(activation.coefficients, start=1))
     else:
         slope = STEEPEST[activation.name]

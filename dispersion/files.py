@@ -45,8 +45,8 @@ LARGE = 256
 """Arrays of more numbers than this are written to the npz file."""
 WIDTH = 100
 """Columns of a line of numbers."""
-ZERO_IF_ABSENT = {(Head, "content"), (FeedForward, "bias_in"), (FeedForward, "bias_out")} | {
-    (norm, "bias") for norm in NORMS.values()
+ZERO_IF_ABSENT = {(Head, "content"), *((norm, "bias") for norm in NORMS.values())} | {
+    (FeedForward, name) for name in ("bias_in", "bias_out", "bias_gate")
 }
 
 

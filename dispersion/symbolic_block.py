@@ -215,7 +215,9 @@ def _rotary(rotary: Rotary, shape: tuple[int, ...]) -> Callable[[int, int], Matr
 ACTIVATIONS: dict[str, Callable[[Expr], Expr]] = {
     "tanh": sympy.tanh,
     "gelu": lambda y: y * (1 + sympy.erf(y / sqrt(2))) / 2,
+    "gelu_tanh": lambda y: y * (1 + sympy.tanh(sqrt(2 / sympy.pi) * (y + sympy.Rational("0.044715") * y**3))) / 2,
     "silu": lambda y: y / (1 + exp(-y)),
+    "quick_gelu": lambda y: y / (1 + exp(-sympy.Rational("1.702") * y)),
     "erf": sympy.erf,
     "sine": sympy.sin,
 }
@@ -223,7 +225,7 @@ ACTIVATIONS: dict[str, Callable[[Expr], Expr]] = {
 
 
 def activation_expression(activation: Activation, y: Expr) -> Expr:
-    """The `activation` at the expression `y`; an ExclusionError if it has no symbolic form (ReLU)."""
+    """The `activation` at the expression `y`; an ExclusionError if it has no symbolic form (ReLU and its square)."""
     if activation.name == "polynomial":
         return sum(sympy.Float(c, 17) * y**power for power, c in enumerate(activation.coefficients, start=1))
     if activation.name not in ACTIVATIONS:
@@ -234,11 +236,20 @@ def activation_expression(activation: Activation, y: Expr) -> Expr:
 def _feedforward(feedforward: FeedForward | None) -> Pointwise:
     if feedforward is None:
         return lambda y: y * 0
-    _refuse_unknown(feedforward, "weight_in", "weight_out", "activation", "bias_in", "bias_out")
+    weights = "weight_in", "bias_in", "weight_out", "bias_out", "weight_gate", "bias_gate"
+    _refuse_unknown(feedforward, "activation", *weights)
     inner, outer = _matrix(feedforward.weight_in), _matrix(feedforward.weight_out)
     bias_in, bias_out = _matrix(feedforward.bias_in[:, None]), _matrix(feedforward.bias_out[:, None])
     act = partial(activation_expression, feedforward.activation)
-    return lambda y: outer * (inner * y + bias_in).applyfunc(act) + bias_out
+    if feedforward.weight_gate is None or feedforward.bias_gate is None:
+        return lambda y: outer * (inner * y + bias_in).applyfunc(act) + bias_out
+    gate, bias_gate = _matrix(feedforward.weight_gate), _matrix(feedforward.bias_gate[:, None])
+
+    def gated(y: Matrix) -> Matrix:
+        hidden = (gate * y + bias_gate).applyfunc(act).multiply_elementwise(inner * y + bias_in)
+        return outer * hidden + bias_out
+
+    return gated
 
 
 def _refuse_unknown(component: Any, *known: str) -> None:

@@ -117,7 +117,7 @@ class Reader:
         if name not in document:
             return None
         table = _table(name, document[name])
-        weights = not {"weight_in", "weight_out", "bias_in", "bias_out"}.isdisjoint(table)
+        weights = any(key.startswith(("weight_", "bias_")) for key in table)
         made: FeedForward = self.make(name, table, _weights) if weights else self.make(name, table, _scaled, d=d)
         return made
 
@@ -161,9 +161,12 @@ def _weights(
     weight_out: ArrayLike,
     bias_in: ArrayLike | None = None,
     bias_out: ArrayLike | None = None,
+    weight_gate: ArrayLike | None = None,
+    bias_gate: ArrayLike | None = None,
     coefficients: ArrayLike | None = None,
 ) -> FeedForward:
-    return FeedForward(weight_in, weight_out, _activation(activation, coefficients), bias_in, bias_out)
+    act = _activation(activation, coefficients)
+    return FeedForward(weight_in, weight_out, act, bias_in, bias_out, weight_gate, bias_gate)
 
 
 def _scaled(d: int, activation: str, scale: float = 1.0, coefficients: ArrayLike | None = None) -> FeedForward:

@@ -30,10 +30,13 @@ from dispersion import (
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "gelu": nn.functional.gelu,
+    "gelu_tanh": lambda y: nn.functional.gelu(y, approximate="tanh"),
     "silu": nn.functional.silu,
+    "quick_gelu": lambda y: y * torch.sigmoid(1.702 * y),
     "erf": torch.erf,
     "sine": torch.sin,
     "relu": torch.relu,
+    "relu_squared": lambda y: torch.relu(y) ** 2,
 }
 """The activations of `dispersion` but the polynomial."""
 
@@ -90,17 +93,23 @@ class Norm(nn.Module):
 
 
 class Mlp(nn.Module):
-    """φ(y) = W_out act(W_in y + b_in) + b_out of the `feedforward`."""
+    """φ(y) of the `feedforward`, with a gate or without."""
 
     def __init__(self, feedforward: FeedForward) -> None:
         super().__init__()
         self.weight_in, self.bias_in = parameter(feedforward.weight_in), parameter(feedforward.bias_in)
         self.weight_out, self.bias_out = parameter(feedforward.weight_out), parameter(feedforward.bias_out)
+        self.weight_gate, self.bias_gate = optional(feedforward.weight_gate), optional(feedforward.bias_gate)
         self.name, self.coefficients = feedforward.activation.name, feedforward.activation.coefficients
 
     def forward(self, y: Tensor) -> Tensor:
         """(…, d) → (…, d)."""
-        return self.activation(y @ self.weight_in.T + self.bias_in) @ self.weight_out.T + self.bias_out
+        hidden = y @ self.weight_in.T + self.bias_in
+        if self.weight_gate is None:
+            hidden = self.activation(hidden)
+        else:
+            hidden = self.activation(nn.functional.linear(y, self.weight_gate, self.bias_gate)) * hidden
+        return hidden @ self.weight_out.T + self.bias_out
 
     def activation(self, y: Tensor) -> Tensor:
         """act(y), elementwise."""
@@ -115,7 +124,8 @@ class Mlp(nn.Module):
         """The feed-forward with the parameters as they are now."""
         weights = array(self.weight_in), array(self.weight_out)
         activation = Activation(self.name, self.coefficients)
-        return FeedForward(*weights, activation, array(self.bias_in), array(self.bias_out))
+        gate = optional_array(self.weight_gate), optional_array(self.bias_gate)
+        return FeedForward(*weights, activation, array(self.bias_in), array(self.bias_out), *gate)
 
 
 class Rotation(nn.Module):

@@ -159,7 +159,7 @@ class VectorMap:
         forward = self.block.feedforward
         self._operations = (
             sum(self.n**2 * (head.depth + head.features + 20.0) for head in maps),
-            0.0 if forward is None else 2.0 * self.n * forward.weight_in.size,
+            0.0 if forward is None else (3.0 if forward.gated else 2.0) * self.n * forward.weight_in.size,
         )
         self._group = max(1, GROUP // self.n)
         threads = thread_count() if self._group * self._operations[0] > ALONE else 1

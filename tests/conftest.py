@@ -19,14 +19,14 @@ settings.register_profile(
 )
 settings.load_profile("tokenwaves")
 
-SMOOTH = ("tanh", "gelu", "silu", "erf", "sine")
+SMOOTH = ("tanh", "gelu", "gelu_tanh", "silu", "quick_gelu", "erf", "sine")
 
 
 @pytest.fixture
 def random_block():
-    """A maker of random blocks: directional kernels, dense weights, both biases, ε_a ≠ 1."""
+    """A maker of random blocks: directional kernels, dense weights, all biases, ε_a ≠ 1."""
 
-    def make(seed, n=8, d=2, heads=2, activation="tanh", hidden=None):
+    def make(seed, n=8, d=2, heads=2, activation="tanh", hidden=None, gated=False):
         rng = np.random.default_rng(seed)
         hidden = d + 2 if hidden is None else hidden
         attention = [
@@ -43,6 +43,7 @@ def random_block():
             activation,
             rng.normal(size=hidden),
             rng.normal(size=d),
+            *((rng.normal(size=(hidden, d)) / np.sqrt(d), rng.normal(size=hidden)) if gated else ()),
         )
         return Block(attention, feedforward, attention_scale=rng.uniform(0.3, 1.2))
 

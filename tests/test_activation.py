@@ -13,7 +13,12 @@ COEFFICIENTS = (0.4, -0.3, 0.2, 0.05)
 REFERENCE = {
     "tanh": (Activation.tanh(), mpmath.tanh),
     "gelu": (Activation.gelu(), lambda y: y * (1 + mpmath.erf(y / mpmath.sqrt(2))) / 2),
+    "gelu_tanh": (
+        Activation.gelu_tanh(),
+        lambda y: y * (1 + mpmath.tanh(mpmath.sqrt(2 / mpmath.pi) * (y + mpmath.mpf("0.044715") * y**3))) / 2,
+    ),
     "silu": (Activation.silu(), lambda y: y / (1 + mpmath.exp(-y))),
+    "quick_gelu": (Activation.quick_gelu(), lambda y: y / (1 + mpmath.exp(-mpmath.mpf("1.702") * y))),
     "erf": (Activation.erf(), mpmath.erf),
     "sine": (Activation.sine(), mpmath.sin),
     "polynomial": (
@@ -83,8 +88,33 @@ def test_relu():
             relu.taylor(y, order)
 
 
+def test_relu_squared():
+    square = Activation.relu_squared()
+    np.testing.assert_array_equal(square([-1.5, 0.0, 2.0]), [0, 0, 4])
+    np.testing.assert_array_equal(square([1 + 2j, -1 + 2j]), [(1 + 2j) ** 2, 0])
+    np.testing.assert_array_equal(square.taylor([-1.5, 2.0], 4), [[0, 0, 0, 0, 0], [4, 4, 1, 0, 0]])
+    np.testing.assert_array_equal(square.taylor([0.0, 3.0], 1), [[0, 0], [9, 6]])
+    for order in (2, 5):
+        with pytest.raises(ArgumentError, match=r"^activation: got 'relu_squared', which has no second derivative"):
+            square.taylor([-1.0, 0.0], order)
+
+
+@pytest.mark.parametrize("name", ["gelu_tanh", "silu", "quick_gelu"])
+def test_series_at_complex_points(name):
+    activation, reference = REFERENCE[name]
+    points = np.array([-2.5 + 0.3j, -0.4 - 0.8j, 1.7 + 0.2j])
+    exact = [[complex(c) for c in mpmath.taylor(reference, mpmath.mpmathify(y), 5)] for y in points.tolist()]
+    np.testing.assert_allclose(activation.taylor(points, 5), exact, rtol=1e-11, atol=1e-12)
+    with np.errstate(all="raise", under="ignore"):
+        assert np.isfinite(activation(np.array([-700.0 + 1j, 700.0 + 1j]))).all()
+
+
+NAMES = ("tanh", "gelu", "gelu_tanh", "silu", "quick_gelu", "erf", "sine", "relu", "relu_squared", "polynomial")
+
+
 def test_names():
-    assert Activation.names() == ("tanh", "gelu", "silu", "erf", "sine", "relu", "polynomial")
+    assert Activation.names() == NAMES
+    assert {Activation.relu_squared().name, *(activation.name for activation, _ in REFERENCE.values())} < set(NAMES)
     assert Activation.of("gelu") == Activation.gelu()
     assert Activation.of(Activation.sine()) == Activation.sine()
 
@@ -110,5 +140,5 @@ def test_refusals_name_the_argument(make, argument):
 
 
 def test_unknown_names_are_told_the_known_ones():
-    with pytest.raises(ArgumentError, match=r"'softplus'; accepted: tanh, gelu, silu, erf, sine, relu, polynomial"):
+    with pytest.raises(ArgumentError, match=f"'softplus'; accepted: {', '.join(NAMES)}"):
         Activation.of("softplus")

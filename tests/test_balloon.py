@@ -22,12 +22,19 @@ def two_heads(n=15):
     return Block(heads, feedforward, attention_scale=1.5)
 
 
+def gated():
+    """φ(y) = −0.1 SiLU(0.2 y + 1) y: φ(0) = 0 with even and odd terms."""
+    feedforward = FeedForward([[1.0]], [[-0.1]], "silu", None, None, [[0.2]], [1.0])
+    return Block([Head(Kernel.gaussian_lobes(12, 2, 1.0, 2.0), -0.4, 1.5)], feedforward)
+
+
 BLOCKS = {
     "paper": lobes(4, 2),
     "k = 8": lobes(1.8, 2.0),
     "k = 16": lobes(5.0, 3.0),
     "odd ring": two_heads(),
     "N = 12": lobes(2, 2.5, n=12),
+    "gated": gated(),
 }
 
 

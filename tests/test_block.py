@@ -13,10 +13,13 @@ from dispersion import Activation, ArgumentError, Block, FeedForward, Head, Kern
 SCALAR = {
     "tanh": math.tanh,
     "gelu": lambda y: y * (1 + math.erf(y / math.sqrt(2))) / 2,
+    "gelu_tanh": lambda y: y * (1 + math.tanh(math.sqrt(2 / math.pi) * (y + 0.044715 * y**3))) / 2,
     "silu": lambda y: y / (1 + math.exp(-y)),
+    "quick_gelu": lambda y: y / (1 + math.exp(-1.702 * y)),
     "erf": math.erf,
     "sine": math.sin,
     "relu": lambda y: max(y, 0.0),
+    "relu_squared": lambda y: max(y, 0.0) ** 2,
 }
 
 
@@ -39,15 +42,20 @@ def forward_by_loops(block, x):
                     y[a] += block.attention_scale * scores[j] / sum(scores) * transported
         out[i] = y + feedforward.bias_out
         for hidden, row in enumerate(feedforward.weight_in):
-            out[i] += feedforward.weight_out[:, hidden] * act(float(row @ y) + feedforward.bias_in[hidden])
+            inner = float(row @ y) + feedforward.bias_in[hidden]
+            unit = act(inner)
+            if feedforward.gated:
+                unit = act(float(feedforward.weight_gate[hidden] @ y) + feedforward.bias_gate[hidden]) * inner
+            out[i] += feedforward.weight_out[:, hidden] * unit
     return out
 
 
-@pytest.mark.parametrize("activation", [*SMOOTH, "relu"])
+@pytest.mark.parametrize("activation", [*SMOOTH, "relu", "relu_squared"])
+@pytest.mark.parametrize("gated", [False, True])
 @pytest.mark.parametrize(("n", "d", "heads"), [(5, 1, 1), (6, 2, 3), (4, 3, 2)])
-def test_forward_is_equations_1_and_2(random_block, n, d, heads, activation):
+def test_forward_is_equations_1_and_2(random_block, n, d, heads, gated, activation):
     for seed in range(3):
-        block = random_block([n, d, heads, seed], n, d, heads, activation)
+        block = random_block([n, d, heads, seed], n, d, heads, activation, gated=gated)
         x = np.random.default_rng(seed).normal(size=(n, d))
         np.testing.assert_allclose(block.forward(x), forward_by_loops(block, x), rtol=0, atol=1e-13)
 
@@ -138,19 +146,27 @@ class TestFeedForward:
         assert wide.d == 3
         np.testing.assert_allclose(wide(np.tile(y[:, None], 3)), 0.5 * np.sin(np.tile(y[:, None], 3)), atol=1e-15)
 
-    @pytest.mark.parametrize("activation", SMOOTH)
-    def test_jacobian(self, random_block, activation):
-        feedforward, y = random_block(10, d=3, activation=activation).feedforward, np.array([0.3, -0.7, 1.1])
-        step = [feedforward(y + 1e-20j * unit).imag / 1e-20 for unit in np.eye(3)]
-        np.testing.assert_allclose(feedforward.jacobian(y), np.transpose(step), rtol=0, atol=1e-13)
+    @pytest.mark.parametrize("gated", [False, True])
+    @pytest.mark.parametrize("activation", [*SMOOTH, "relu_squared"])
+    def test_jacobian(self, random_block, activation, gated):
+        feedforward = random_block(10, d=3, activation=activation, gated=gated).feedforward
+        y = np.array([[0.3, -0.7, 1.1], [-1.2, 0.4, 0.1]])
+        step = np.stack([feedforward(y + 1e-20j * unit).imag / 1e-20 for unit in np.eye(3)], axis=-1)
+        np.testing.assert_allclose(feedforward.jacobian(y), step, rtol=0, atol=1e-13)
+        np.testing.assert_array_equal(feedforward.jacobian(y[1]), feedforward.jacobian(y)[1])
 
+    @pytest.mark.parametrize("gated", [False, True])
     @pytest.mark.parametrize("activation", SMOOTH)
-    def test_taylor_sums_to_the_function(self, random_block, activation):
-        feedforward = random_block(11, d=1, activation=activation).feedforward
+    def test_taylor_sums_to_the_function(self, random_block, activation, gated):
+        feedforward = random_block(11, d=1, activation=activation, gated=gated).feedforward
         for y in (0.0, -0.8, 1.3):
             for step in (0.05, -0.05):
                 series = feedforward.taylor(y, 16) @ step ** np.arange(17)
                 assert series == pytest.approx(feedforward(np.array([y + step]))[0], abs=1e-13)
+
+    def test_only_a_block_without_a_gate_is_plain(self, random_block):
+        assert random_block(12).plain
+        assert not random_block(12, gated=True).plain
 
     def test_taylor_of_the_papers_branch(self):
         np.testing.assert_allclose(FeedForward.scalar("tanh", -0.1).taylor(0.0, 3), [0, -0.1, 0, 1 / 30], atol=1e-16)

@@ -3,6 +3,7 @@
 import exact
 import numpy as np
 import pytest
+from conftest import SMOOTH
 
 from amplitude.derivative import linearised
 from dispersion import ArgumentError, Block, DyT, FeedForward, Head, Kernel, LayerNorm, RMSNorm, Rotary
@@ -19,10 +20,11 @@ def state(seed, n, d, scale=0.7):
     return scale * np.random.default_rng(seed).normal(size=(n, d))
 
 
-@pytest.mark.parametrize("activation", ["tanh", "gelu", "silu", "erf", "sine", "relu"])
+@pytest.mark.parametrize("activation", [*SMOOTH, "relu", "relu_squared"])
 @pytest.mark.parametrize(("n", "d", "heads"), [(7, 1, 1), (8, 1, 2), (6, 2, 3), (5, 4, 2)])
-def test_plain_blocks(random_block, activation, n, d, heads):
-    agrees(random_block([n, d], n, d, heads, activation), state(1, n, d))
+@pytest.mark.parametrize("gated", [False, True])
+def test_plain_and_gated_blocks(random_block, activation, n, d, heads, gated):
+    agrees(random_block([n, d], n, d, heads, activation, gated=gated), state(1, n, d))
 
 
 def head(d=3, n=6, **options):

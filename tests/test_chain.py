@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dispersion import Activation, ArgumentError, Block, FeedForward, Head, Kernel, RMSNorm, Rotary, dispersion_relation
-from dispersion.chain import Chain, core, tail_bound, tail_mass
+from dispersion.chain import Chain, _steepest_slope, core, tail_bound, tail_mass
 from dispersion.sectors import chain_spectrum
 
 
@@ -187,6 +187,21 @@ def test_exponential_tails_stay_under_the_bound(kernel, layers, distance):
     assert bound < 1e3 * layers * tail_mass(kernel, distance)  # O(L δ(ξ)), as it should be
 
 
+@pytest.mark.parametrize("activation", [*(name for name in Activation.names() if name != "polynomial"), "cubic"])
+def test_slopes_stay_under_their_bound(activation):
+    rng, reach = np.random.default_rng(3), 1.5
+    activation = Activation.polynomial([0.4, -0.3, 0.2]) if activation == "cubic" else activation
+    weights = rng.normal(size=(4, 3)), rng.normal(size=(3, 4))
+    block = Block([Head(Kernel.uniform(4), np.eye(3))], FeedForward(*weights, activation, rng.normal(size=4)))
+    y = rng.normal(size=(2000, 3))
+    y *= reach * rng.uniform(size=(2000, 1)) / np.linalg.norm(y, axis=1, keepdims=True)
+    slopes = np.eye(3) + block.feedforward.jacobian(y)
+    assert np.linalg.norm(slopes, 2, axis=(1, 2)).max() <= _steepest_slope(block, reach)
+    scalar = FeedForward.scalar(activation).jacobian(np.linspace(-reach, reach, 2000)[:, None])
+    unit = _steepest_slope(Block([Head(Kernel.uniform(4), 1.0)], FeedForward.scalar(activation)), reach)
+    assert 0.6 * (unit - 1) < np.abs(scalar).max() <= unit - 1
+
+
 def test_tail_mass_of_alibi():
     """δ(ξ) = 2p^{ξ+1}/(1+p) without the ring's cut, p = e^{−m}."""
     p = np.exp(-0.7)
@@ -213,7 +228,7 @@ def test_memory_is_estimated_before_it_is_taken(monkeypatch):
         Chain(ranged_block(9), 80, "open").jacobian()
 
 
-def test_refusals():
+def test_refusals(random_block):
     block = ranged_block(9)
     with pytest.raises(ArgumentError, match="boundary: got 'reflecting'"):
         Chain(block, 9, "reflecting")
@@ -241,5 +256,7 @@ def test_refusals():
         Chain(furnished_block(12, [0.37, 0.9]), 12, "periodic")
     with pytest.raises(ArgumentError, match="plain block"):
         tail_bound(furnished_block(12, [0.37, 0.9]), 1, 1, 1.0)
+    with pytest.raises(ArgumentError, match="gate or bias; accepted: a plain block"):
+        tail_bound(random_block(0, gated=True), 1, 1, 1.0)
     with pytest.raises(ArgumentError, match="radius"):
         tail_bound(block, 1, 1, 0.0)

@@ -82,7 +82,8 @@ def blocks(draw):
         m, names = draw(st.integers(1, 3)), [name for name in Activation.names() if name != "polynomial"]
         activation = draw(st.sampled_from(names) | arrays(float, 3, elements=NUMBERS).map(Activation.polynomial))
         biases = maybe(lambda: numbers(m)), maybe(lambda: numbers(d))
-        return FeedForward(numbers(m, d), numbers(d, m), activation, *biases)
+        gate = maybe(lambda: (numbers(m, d), maybe(lambda: numbers(m)))) or ()
+        return FeedForward(numbers(m, d), numbers(d, m), activation, *biases, *gate)
 
     heads = [head() for _ in range(draw(st.integers(1, 2)))]
     placement = draw(st.sampled_from(["pre", "post"]))
@@ -128,6 +129,19 @@ def test_what_is_written_reads_well(tmp_path):
         "[head.kernel]\nlogits = [0.0, -inf, 0.1]\ncausal = false\n\n"
         '[feedforward]\nweight_in = [[1.0]]\nweight_out = [[-0.1]]\nactivation = "tanh"\n'
     )
+
+
+def test_a_gate_is_written_and_read(tmp_path):
+    text = '[feedforward]\nactivation = "silu"\nweight_in = [[1.0]]\nweight_out = [[2.0]]\n'
+    made = load(tmp_path, HEAD + text + "weight_gate = [[0.5]]\n").feedforward
+    assert (made.weight_gate.tolist(), made.bias_gate.tolist()) == ([[0.5]], [0.0])
+    assert float(made(np.array([3.0]))[0]) == pytest.approx(2 * 3 * 1.5 / (1 + np.exp(-1.5)), rel=1e-15)
+    with pytest.raises(ArgumentError, match=r"feedforward\.bias_gate: got a bias without weight_gate"):
+        load(tmp_path, HEAD + text + "bias_gate = [0.5]\n")
+    with pytest.raises(ArgumentError, match=r"feedforward\.weight_gate: got shape"):
+        load(tmp_path, HEAD + text + "weight_gate = [[0.5, 1.0]]\n")
+    with pytest.raises(ArgumentError, match=r"feedforward\.weight_in: got nothing"):
+        load(tmp_path, HEAD + '[feedforward]\nactivation = "silu"\nweight_gate = [[0.5]]\n')
 
 
 def load(tmp_path, text):

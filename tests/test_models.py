@@ -1,6 +1,8 @@
 # ruff: noqa: E402 (what needs PyTorch comes after the skip)
 """Blocks as PyTorch modules and back, programs, and ConViT, against the maps and matrices of `dispersion`."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -95,7 +97,7 @@ CASES = [
 ]
 
 
-def block_of(encoding, norm, placement, shape, activation="gelu"):
+def block_of(encoding, norm, placement, shape, activation="gelu", gated=False):
     rng = np.random.default_rng(1)
     feedforward = FeedForward(
         rng.normal(size=(6, D)) / 2,
@@ -103,6 +105,7 @@ def block_of(encoding, norm, placement, shape, activation="gelu"):
         activation,
         rng.normal(size=6),
         rng.normal(size=D),
+        *((rng.normal(size=(6, D)) / 2, rng.normal(size=6)) if gated else ()),
     )
     norms = NORMS[norm](rng), NORMS[norm](rng)
     return Block(heads_of(encoding, shape, rng), feedforward, 0.6, *norms, placement, rng.normal(size=D))
@@ -133,13 +136,32 @@ class TestEveryBlock:
 
 
 @pytest.mark.parametrize("activation", [*(name for name in Activation.names() if name != "polynomial"), "cubic"])
-def test_every_activation(activation):
+@pytest.mark.parametrize("gated", [False, True])
+def test_every_activation(activation, gated):
     chosen = Activation.polynomial([0.5, 0.2, -0.1]) if activation == "cubic" else activation
-    block = block_of("kernel", "none", "pre", (N,), chosen)
+    block = block_of("kernel", "none", "pre", (N,), chosen, gated)
     x = np.random.default_rng(5).normal(size=(N, D))
     net = to_torch(block)
     assert relative(net(torch.tensor(x)).detach().numpy(), block.forward(x)) <= 1e-12
     assert export(net).feedforward.activation == block.feedforward.activation
+
+
+@pytest.mark.parametrize("placement", ["pre", "post"])
+def test_a_gate(placement, tmp_path):
+    """There and back bit for bit, the measured J(q), and each layer of a simulation."""
+    block = block_of("kernel", "RMSNorm", placement, (N,), "silu", gated=True)
+    net, a = to_torch(block), np.random.default_rng(4).normal(size=D)
+    for name, one in (("a", block), ("b", export(net))):
+        one.save(tmp_path / f"{name}.toml")
+    assert (tmp_path / "a.toml").read_bytes() == (tmp_path / "b.toml").read_bytes()
+    measured = measure(net, a, (N,))
+    assert relative(measured.matrices, dispersion_relation(block, a).matrices) <= 1e-10
+    state = np.random.default_rng(6).normal(size=(N, D))
+    path = iterate(block, depth=10, start=state, every=1)
+    assert path.engine == "blas"
+    with torch.no_grad():
+        for before, after in itertools.pairwise(path.states):
+            assert relative(net(torch.tensor(before)).numpy(), after) <= 1e-12
 
 
 @pytest.mark.parametrize("boundary", ["open", "causal", "periodic"])

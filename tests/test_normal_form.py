@@ -41,7 +41,7 @@ from dispersion.grid import lag_index
 from simulate import iterate
 
 NORMS = ("none", "pre LayerNorm", "pre LayerNorm in one branch", "pre RMSNorm", "pre DyT", "post LayerNorm")
-FEATURES = ("plain", "gate", "rotary", "bias", "key bias", "attention bias")
+FEATURES = ("plain", "gate", "rotary", "bias", "key bias", "attention bias", "gated")
 
 
 @dataclass
@@ -94,6 +94,9 @@ class Recipe:
         self.bias, self.k = rng.normal(size=m) * 0.5, k
         self.attention_bias = rng.normal(size=d) * 0.3 if feature == "attention bias" else None
         self.gain = rng.uniform(0.7, 1.3, size=(2, d))
+        self.gate = ()
+        if feature == "gated":
+            self.gate = rng.normal(size=(m, d)) / np.sqrt(d), 1 + rng.normal(size=m) / 2
 
     def kernel(self):
         logits = self.rng.normal(size=self.shape)
@@ -118,7 +121,7 @@ class Recipe:
         first, second, placement = norms[self.norm]
 
         def made(bias_out, second):
-            ff = FeedForward(*self.weights, "gelu", self.bias, bias_out)
+            ff = FeedForward(*self.weights, "gelu", self.bias, bias_out, *self.gate)
             return Block(heads, ff, 1.0, first, second, placement, self.attention_bias)
 
         # the fixed point: by the bias of the feed-forward, or of the last normalisation
@@ -278,6 +281,20 @@ class TestFullMap:
     @pytest.mark.parametrize(("shape", "k"), [((7,), 2), ((3, 3), (1, 0))])
     def test_features_of_the_block(self, feature, norm, shape, k):
         self.first(Recipe(seed, shape, 2, 2, feature=feature, norm=norm, k=k) for seed in range(60))
+
+    @pytest.mark.parametrize(("symmetric", "wave"), [(True, standing_wave), (False, travelling_wave)])
+    def test_closed_form_of_a_gated_block(self, symmetric, wave):
+        """At the first gated scalar block with an onset at k and no mode that grows besides."""
+        for seed in range(200):
+            recipe = Recipe(seed, (7,), 1, 2, symmetric, feature="gated", k=2)
+            found = recipe.critical()
+            if found is not None and (np.abs(dispersion_relation(found[0], recipe.a).multipliers) > 0.98).sum() == 2:
+                break
+        block, mode = found
+        closed = wave(block, 2, state=recipe.a).coefficient
+        close(normal_form(block, mode, 3, recipe.a).cubic, closed)
+        truth = FullMap(block, recipe.a)
+        close(truth.cubic(truth.mode(2)), closed, 1e-6)
 
     def first(self, recipes):
         """One comparison: at the first of the recipes that has an onset at k, with no other resonance near it."""

@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 import xarray
+from conftest import SMOOTH
 
 from dispersion import Activation, ArgumentError, Block, FeedForward, Head, Kernel, dispersion_relation
 from simulate import STATUS, iterate, load, save, sweep
@@ -63,7 +64,7 @@ def test_the_seed_matters_and_is_kept(swept):
 
 def linear_blocks():
     rng = np.random.default_rng(3)
-    for activation in ("tanh", "gelu", "silu", "erf", "sine", "polynomial", None):
+    for activation in (*SMOOTH, "relu_squared", "polynomial", None):
         for heads in (1, 3):
             tables = [Kernel.table(rng.normal(size=9)) for _ in range(heads)] + [Kernel.alibi(9, 0.4)]
             made = [Head(kernel, rng.normal(), rng.normal()) for kernel in tables]

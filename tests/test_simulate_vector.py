@@ -53,6 +53,9 @@ def block_of(kind, n=20):
         content = None if "rotary" in extra else content
         heads.append(Head(Kernel(rng.normal(size=shape)), value, content, **extra))
     hidden = FeedForward(rng.normal(size=(9, D)), 0.1 * rng.normal(size=(D, 9)), "gelu", rng.normal(size=9))
+    if "swiglu" in kind:
+        weights = hidden.weight_in, hidden.weight_out
+        hidden = FeedForward(*weights, "silu", None, None, rng.normal(size=(9, D)), rng.normal(size=9))
     return Block(heads, hidden, 0.7, **norms)
 
 
@@ -73,6 +76,8 @@ KINDS = [
     "bias low rank",
     "bias half",
     "pre bias interleaved gate mask",
+    "swiglu",
+    "pre half swiglu",
 ]
 
 

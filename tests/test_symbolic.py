@@ -256,8 +256,9 @@ def test_symbolic_jacobian_on_a_torus_and_at_zero():
 def test_symbolic_jacobian_refuses():
     rng = np.random.default_rng(3)
     head = random_head(rng, 3, 1)
-    with pytest.raises(ExclusionError, match="activation: got 'relu'"):
-        symbolic_jacobian(Block([head], FeedForward.scalar("relu")), 1, 0.3)
+    for kinked in ("relu", "relu_squared"):
+        with pytest.raises(ExclusionError, match=f"activation: got '{kinked}'"):
+            symbolic_jacobian(Block([head], FeedForward.scalar(kinked)), 1, 0.3)
     with pytest.raises(ArgumentError, match="block: got int"):
         symbolic_jacobian(3, 1)
     with pytest.raises(ArgumentError, match="k: got 7"):

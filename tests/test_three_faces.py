@@ -9,6 +9,7 @@ import zlib
 
 import numpy as np
 import pytest
+from conftest import SMOOTH
 
 from dispersion import (
     Block,
@@ -235,6 +236,18 @@ def test_a_face_agrees_with_the_automatic_derivative(face, encoding, norm, heads
             derived[place, place] = 0
         if face == "numeric":
             assert np.abs(derived).max() < CLOSE  # plane waves do not mix
+
+
+@pytest.mark.parametrize("activation", SMOOTH)
+@pytest.mark.parametrize("gated", [False, True])
+def test_feedforwards(random_block, activation, gated):
+    """Each smooth activation, with a gate and without, at d = 2."""
+    block, a = random_block(2, 3, 2, 1, activation, 3, gated), np.array([0.4, -0.7])
+    derived = automatic(block, a)
+    for face in (numeric, symbolic):
+        for (k,), J in face(block, a).items():
+            assert np.abs(J - derived[k, k]).max() < CLOSE
+            assert k == 0 or np.abs(J.imag).max() > 1e-3
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,23 +9,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from torch.nn import functional
 
-from dispersion import Activation, Block, FeedForward, Head, Kernel, LayerNorm, Normalisation, RMSNorm, Rotary
+from dispersion import Block, FeedForward, Head, Kernel, LayerNorm, Normalisation, RMSNorm, Rotary
 from dispersion.errors import ArgumentError
+from models.layers import FUNCTIONS
 
 Floats = NDArray[np.float64]
-
-ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "gelu": functional.gelu,
-    "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
-    "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x),
-    "silu": functional.silu,
-    "tanh": torch.tanh,
-    "relu": torch.relu,
-    "relu_squared": lambda x: torch.relu(x) ** 2,
-}
-"""Pointwise functions of the layers, by name; those that `Activation` has too are called the same there."""
 
 NAMED = {
     "gelu_new": "gelu_tanh",
@@ -36,14 +24,14 @@ NAMED = {
     "swish": "silu",
     "relu2": "relu_squared",
 }
-"""Other names for them in the settings of reference implementations."""
+"""Names of activations in the settings of reference implementations, and here."""
 
 
 def activation_named(name: object) -> str:
-    """The name in ACTIVATIONS of the activation that a config calls `name`; an ArgumentError if it is unknown."""
+    """The name in `Activation` of what a config calls `name`; an ArgumentError if it is unknown."""
     found = NAMED.get(str(name), str(name))
-    if found not in ACTIVATIONS:
-        raise ArgumentError("activation", repr(name), ", ".join([*ACTIVATIONS, *NAMED]))
+    if found not in FUNCTIONS:
+        raise ArgumentError("activation", repr(name), ", ".join([*FUNCTIONS, *NAMED]))
     return found
 
 
@@ -53,7 +41,7 @@ class Layer:
 
     heads : H. query, key, value : (H·d_h, d), one head after the other; out : (d, H·d_h). Their biases, or None.
     placement : of the normalisations, 'pre' or 'post'; attention_norm, feedforward_norm : LayerNorm or RMSNorm.
-    weight_in : (m, d); weight_out : (d, m), and biases; activation : a name in ACTIVATIONS.
+    weight_in : (m, d); weight_out : (d, m), and biases; activation : its name in `Activation`.
     weight_gate : (m, d) of a gated feed-forward W_out (act(W_gate y + b_gate) ∘ (W_in y + b_in)), or None.
     frequencies : (d_h/2,) of a rotary encoding with half-split pairs, radians per token, or None.
     causal : whether token i sees only j ≤ i.
@@ -90,32 +78,22 @@ class Layer:
         """Number of features."""
         return self.query.shape[1]
 
-    @property
-    def obstacle(self) -> str | None:
-        """Why there is no Block of this layer, or None if there is."""
-        if self.weight_gate is not None:
-            return "its feed-forward is gated, which FeedForward is not"
-        if self.activation not in Activation.names():
-            return f"its activation {self.activation} is not one of Activation"
-        return None
-
     def content(self, head: int) -> Floats:
         """(d, d) W_h = Q_hᵀ K_h / √d_h of the head with this number, `head`."""
         rows = self._rows(head)
         return np.asarray(self.query[rows].T @ self.key[rows] / np.sqrt(len(self.query) // self.heads))
 
     def block(self, n: int) -> Block:
-        """The same map as a Block on a ring of `n` tokens; an ArgumentError says why if there is none.
+        """The same map as a Block on a ring of `n` tokens.
 
         A causal layer, or one with rotary frequencies off the grid, is that of a line: `Chain(block, n, …)` runs it.
         """
-        if self.obstacle is not None:
-            raise ArgumentError("layer", self.obstacle, "measure, which needs no Block")
         kernel = Kernel(np.zeros(n), causal=self.causal)
         bias = np.zeros(self.d) if self.out_bias is None else self.out_bias
         if self.value_bias is not None:
             bias = bias + self.out @ self.value_bias
-        feedforward = FeedForward(self.weight_in, self.weight_out, self.activation, self.bias_in, self.bias_out)
+        gate = self.weight_gate, self.bias_gate
+        feedforward = FeedForward(self.weight_in, self.weight_out, self.activation, self.bias_in, self.bias_out, *gate)
         return Block(
             [self._head(number, kernel) for number in range(self.heads)],
             feedforward,
@@ -194,7 +172,7 @@ class LayerModule(nn.Module):
 
     def feedforward(self, y: torch.Tensor) -> torch.Tensor:
         """The feed-forward branch of `y` (…, d)."""
-        act = ACTIVATIONS[self.activation]
+        act = FUNCTIONS[self.activation]
         hidden = act(self.inward(y)) if self.gate is None else act(self.gate(y)) * self.inward(y)
         result: torch.Tensor = self.outward(hidden)
         return result

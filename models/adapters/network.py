@@ -102,9 +102,6 @@ class Network:
     @property
     def obstacle(self) -> str | None:
         """Why J(q) of the layers cannot come from Blocks on a ring, or None if it can."""
-        for layer in self.layers:
-            if layer.obstacle is not None:
-                return layer.obstacle
         if self.boundary == "causal":
             return "its attention is causal, so rows have different weights"
         return None if self.boundary == "periodic" else "its rotary frequencies are off the grid of a ring"
@@ -119,7 +116,6 @@ class Network:
         """The same layers as Blocks on a ring of `n` tokens, one Block for a layer applied often.
 
         Exact on the ring where `obstacle` is None, and on a line through `Chain` where the layers are causal or rotary.
-        An ArgumentError says why there are none.
         """
         made: dict[int, Block] = {}
         for layer in self.layers:
