@@ -225,8 +225,9 @@ def _forms(block: Block, state: ArrayLike | None, period: int) -> tuple[ScalarFo
 
 
 def _real(forms: ScalarForms, k: int) -> float:
-    if abs(forms.J(k).imag) > 1e-10 * abs(forms.J(k)):
-        raise ExclusionError("block", "a directional kernel", "symmetric kernels, or travelling_wave")
+    """Λ at wavenumber k where every symbol is real, so that all coefficients are."""
+    if np.abs(forms.symbols.imag).max() > 1e-10:
+        raise ExclusionError("block", "a directional kernel", "symmetric kernels, travelling_wave or normal_form")
     return forms.J(k).real
 
 

@@ -105,7 +105,7 @@ class Block:
         extras = (self.attention_norm, self.feedforward_norm, self.attention_bias)
         gated = self.feedforward is not None and self.feedforward.gated
         plain = not gated and all(head.plain for head in self.heads)
-        return plain and extras == (None, None, None) and len(self.shape) == 1
+        return plain and all(extra is None for extra in extras) and len(self.shape) == 1
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the block to the file `path`, NAME.toml, bit for bit; large arrays go to NAME.npz beside it.

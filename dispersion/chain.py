@@ -57,7 +57,7 @@ class Chain:
         if self.boundary not in BOUNDARIES:
             raise ArgumentError("boundary", repr(self.boundary), ", ".join(BOUNDARIES))
         for number, head in enumerate(self.block.heads if self.boundary == "periodic" else ()):
-            low, high = lag_range(head.kernel)
+            low, high = lag_range(positional_kernel(head))
             if low + high >= self.n:
                 raise ArgumentError("n", self.n, f"more than {low + high}: lags −{low} … {high} must not wrap twice")
             if head.rotary is not None and not head.rotary.periodic_on((self.n,)):
@@ -74,7 +74,7 @@ class Chain:
 
     @cached_property
     def _logits(self) -> list[NDArray[np.float64]]:
-        kernels = [Kernel(head.lag_logits, head.kernel.causal) for head in self.block.heads]
+        kernels = [positional_kernel(head) for head in self.block.heads]
         return [frozen(chain_logits(kernel, self.n, self.boundary)) for kernel in kernels]
 
     def attention(self, state: ArrayLike | None = None) -> NDArray[np.float64]:
@@ -126,7 +126,7 @@ def core(block: Block, layers: int, n: int) -> slice:
     """
     require_chain(block)
     layers, n = whole_number("layers", layers, 0), whole_number("n", n, 2)
-    lows, highs = zip(*(lag_range(head.kernel) for head in block.heads), strict=True)
+    lows, highs = zip(*(lag_range(positional_kernel(head)) for head in block.heads), strict=True)
     start = min(layers * max(highs), n)
     return slice(start, max(start, n - layers * max(lows)))
 
@@ -179,6 +179,11 @@ def linearised(block: Block, state: ArrayLike | None) -> tuple[NDArray[np.float6
     a = block.homogeneous_state(state)
     C, inner = block.pointwise_jacobian(block.attended(a)), block.seen_jacobian(a)
     return C, [block.attention_scale * C @ head.value @ inner for head in block.heads]
+
+
+def positional_kernel(head: Head) -> Kernel:
+    """The kernel of `head` with its bias added."""
+    return head.kernel if head.bias is None else Kernel(head.lag_logits, head.kernel.causal)
 
 
 def homogeneous_kernel(head: Head, seen: NDArray[np.float64]) -> Kernel:

@@ -1,7 +1,7 @@
 """Blocks as files: a TOML text that people can write, with large arrays in an npz file of the same name beside it.
 
     [block]
-    n = 32                          # or shape = [16, 16]; also attention_scale, placement
+    n = 32                          # or shape = [16, 16]; also attention_scale, attention_bias, placement
 
     [[head]]                        # one for each head, with the arguments of `Head`
     kernel = {type = "gaussian_lobes", separation = 4, width = 1.0, strength = 2.0}
@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dispersion.activation import Activation
 from dispersion.block import Block
@@ -62,6 +63,8 @@ def save_block(block: Block, path: str | os.PathLike[str]) -> None:
     arrays: dict[str, Any] = {}
     tokens = {"n": block.n} if len(block.shape) == 1 else {"shape": list(block.shape)}
     header = {**tokens, "attention_scale": block.attention_scale, "placement": block.placement}
+    if block.attention_bias is not None:
+        header["attention_bias"] = _array(block.attention_bias, "block.attention_bias", arrays)
     sections = _section("[block]", "", header)
     for number, head in enumerate(block.heads):
         sections += _section("[[head]]", "head", _entries(head, f"head[{number}]", arrays))
@@ -127,13 +130,19 @@ def _entries(thing: Any, path: str, arrays: dict[str, Any]) -> Table:
             entries |= {} if value is None else {name: value}
         elif (type(thing), name) in ZERO_IF_ABSENT and not value.any() and not np.signbit(value).any():
             continue
-        elif value.size > LARGE:
-            arrays[f"{path}.{name}"] = np.ascontiguousarray(value)
-            entries[name] = {"npz": f"{path}.{name}"}
+        elif value.size == 1 and name in ("value", "content"):
+            entries[name] = value.item()
         else:
-            scalar = value.size == 1 and name in ("value", "content")
-            entries[name] = value.item() if scalar else value.tolist()
+            entries[name] = _array(value, f"{path}.{name}", arrays)
     return entries
+
+
+def _array(value: NDArray[np.float64], path: str, arrays: dict[str, Any]) -> Any:
+    """`value` as the entry of a table, by its name `path` in `arrays` if it is large."""
+    if value.size <= LARGE:
+        return value.tolist()
+    arrays[path] = np.ascontiguousarray(value)
+    return {"npz": path}
 
 
 def _section(title: str, path: str, entries: Table) -> list[str]:

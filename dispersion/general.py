@@ -160,6 +160,8 @@ def _arnoldi(parts: Dispersion, count: int, rng: int) -> NDArray[np.complex128]:
 
     operator = LinearOperator((n * d, n * d), matvec=action, dtype=float)
     start = np.random.default_rng(rng).normal(size=n * d)
+    if not action(start).any():
+        return np.zeros(count, dtype=complex)
     try:
         basis = min(n * d, max(2 * count + 1, KRYLOV))
         return eigs(operator, count, which="LM", v0=start, ncv=basis, return_eigenvectors=False)

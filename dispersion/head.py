@@ -145,6 +145,9 @@ class Head:
         set_field(self, "gate", None if gate is None else float(gate))
         set_field(self, "bias", None if bias is None else _pair_logits(bias, kernel.n))
         set_field(self, "key_bias", optional_vector("key_bias", key_bias, d))
+        if self.bias is not None and np.isneginf(self.positional()).all(axis=1).any():
+            got = "a token without keys: where the kernel has a lag, the bias is −inf"
+            raise ArgumentError("bias", got, "one pair or more for each token")
 
     @property
     def d(self) -> int:

@@ -20,10 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispersion import Block
-from dispersion.chain import Chain, chain_logits
+from dispersion.chain import Chain, chain_logits, positional_kernel
 from dispersion.grid import positions
 from dispersion.head import Head, Rotary, softmax
-from dispersion.kernel import Kernel
 from simulate._engine import LARGEST_STATE, aligned
 from simulate.replicas import States
 from simulate.threads import one_blas_thread, pool, thread_count
@@ -257,7 +256,7 @@ def _parts(model: Model) -> list[tuple[Head, NDArray[np.float64], NDArray[np.int
     """(head, positional logits, positions of the tokens) of each head."""
     if isinstance(model, Chain):
         position = np.arange(model.n)[:, None]
-        kernels = [Kernel(head.lag_logits, head.kernel.causal) for head in model.block.heads]
+        kernels = [positional_kernel(head) for head in model.block.heads]
         logits = [chain_logits(kernel, model.n, model.boundary) for kernel in kernels]
     else:
         position = positions(model.shape)

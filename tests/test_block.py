@@ -194,6 +194,7 @@ REFUSED = [
     (lambda: Block([HEAD, Head(Kernel.uniform(4), np.eye(3))]), r"heads\[1\]"),
     (lambda: Block([HEAD, HEAD, Head(Kernel.uniform(5), np.eye(2))]), r"heads\[2\]"),
     (lambda: Block([HEAD], FeedForward.scalar("tanh")), "feedforward"),
+    (lambda: Head(Kernel.table([0, -np.inf, -np.inf]), 0.3, bias=np.where(np.eye(3) == 1, -np.inf, 0)), "bias"),
     (lambda: Block([HEAD], FeedForward.elementwise("tanh", 3)), "feedforward"),
     (lambda: Block([HEAD], np.tanh), "feedforward"),
     (lambda: Block([HEAD], attention_scale=np.nan), "attention_scale"),
@@ -210,6 +211,10 @@ REFUSED = [
     (lambda: FeedForward.scalar("tanh", np.inf), "scale"),
     (lambda: FeedForward.elementwise("tanh", 2).taylor(0.0, 3), "feedforward"),
 ]
+
+
+def test_a_block_with_an_attention_bias_is_not_plain():
+    assert not Block([HEAD], attention_bias=[0.1, 0.2]).plain
 
 
 @pytest.mark.parametrize(("make", "argument"), REFUSED)

@@ -164,6 +164,18 @@ def test_the_core_of_a_furnished_block():
     assert np.abs(x - y).max() > 1e-3
 
 
+def test_a_bias_shortens_the_range_as_a_kernel_does():
+    near = np.abs(np.fft.fftfreq(11, 1 / 11)) <= 2
+    lag = np.subtract.outer(np.arange(11), np.arange(11)) % 11
+    window = np.where(near, 0.0, -np.inf)
+    by_kernel = Block([Head(Kernel.table(window), 0.3)])
+    by_bias = Block([Head(Kernel.uniform(11), 0.3, bias=window[lag])])
+    assert core(by_bias, 1, 11) == core(by_kernel, 1, 11) == slice(2, 9)
+    x = np.random.default_rng(0).normal(size=7)
+    rings = [Chain(block, 7, "periodic").forward(x) for block in (by_bias, by_kernel)]
+    np.testing.assert_allclose(*rings, rtol=0, atol=1e-15)
+
+
 TAILED = {
     "alibi": Kernel.alibi(64, 0.7),
     "gaussian weights": Kernel.table(-0.1 * (((np.arange(64) + 32) % 64 - 32) - 1.0) ** 2),

@@ -73,10 +73,20 @@ def blocks(draw):
     def head():
         logits = draw(arrays(float, shape, elements=LOGITS).filter(lambda b: np.isfinite(b).any()))
         kernel = Kernel.table(logits, causal=draw(st.booleans()))
-        rotary = maybe(lambda: Rotary(numbers(4, d), numbers(4, d), numbers(2, D), draw(st.sampled_from(PAIRINGS))))
+        positional = Head(kernel, 0.0).positional()
+
+        def rotary():
+            biases = maybe(lambda: numbers(4)), maybe(lambda: numbers(4))
+            return Rotary(numbers(4, d), numbers(4, d), numbers(2, D), draw(st.sampled_from(PAIRINGS)), *biases)
+
+        def usable(bias):
+            return np.isfinite(bias + positional).any(axis=1).all()
+
+        content = {"rotary": maybe(rotary)}
+        if content["rotary"] is None:
+            content = {"content": maybe(lambda: numbers(d, d)), "key_bias": maybe(lambda: numbers(d))}
         bias = maybe(lambda: draw(arrays(float, (n, n), elements=LOGITS).filter(usable)))
-        content = None if rotary else maybe(lambda: numbers(d, d))
-        return Head(kernel, numbers(d, d), content, rotary, maybe(lambda: draw(st.floats(0, 1))), bias)
+        return Head(kernel, numbers(d, d), gate=maybe(lambda: draw(st.floats(0, 1))), bias=bias, **content)
 
     def feedforward():
         m, names = draw(st.integers(1, 3)), [name for name in Activation.names() if name != "polynomial"]
@@ -87,14 +97,11 @@ def blocks(draw):
 
     heads = [head() for _ in range(draw(st.integers(1, 2)))]
     placement = draw(st.sampled_from(["pre", "post"]))
-    return Block(heads, maybe(feedforward), draw(NUMBERS), maybe(norm), maybe(norm), placement)
+    norms = maybe(norm), maybe(norm)
+    return Block(heads, maybe(feedforward), draw(NUMBERS), *norms, placement, maybe(lambda: numbers(d)))
 
 
 PAIRINGS = ["half", "interleaved"]
-
-
-def usable(bias):
-    return np.isfinite(bias).any(axis=1).all()
 
 
 @given(blocks(), st.sampled_from([0, 3, LARGE]))

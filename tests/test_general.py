@@ -183,6 +183,10 @@ class TestFullJacobian:
 
 
 class TestLeadingMultipliers:
+    def test_a_map_without_a_derivative_but_zero(self):
+        block = Block([Head(Kernel.uniform(300), 0.5)], attention_norm=LayerNorm([1.0]), placement="post")
+        assert (leading_multipliers(block, 0.0, 3) == 0).all()
+
     @pytest.mark.parametrize("seed", range(2))
     def test_several_heads_without_the_matrix(self, seed, monkeypatch):
         """N·d = 264: matrix-free, dense, and complex steps of the forward map."""

@@ -11,6 +11,7 @@ from scipy.optimize import brentq, minimize_scalar, root
 
 from amplitude import homogeneous_state, period_four, period_three, period_two
 from dispersion import (
+    Activation,
     ArgumentError,
     Block,
     ExclusionError,
@@ -399,6 +400,19 @@ class TestRefusals:
         kernel = Kernel.table(2.0 * (np.arange(n) == 1))
         with pytest.raises(ExclusionError, match="directional"):
             function(cf.polynomial(kernel, -0.3, 1.5, ALPHA))
+
+    @pytest.mark.parametrize(("function", "n"), [(period_three, 6), (period_four, 8)])
+    def test_mirrored_heads_of_different_content(self, function, n):
+        """J(q) is real, and the coefficients are not."""
+        logits = np.random.default_rng(0).normal(size=n)
+        heads = [
+            Head(Kernel.table(table), -0.3, content)
+            for table, content in ((logits, 2.0), (np.roll(logits[::-1], 1), -1.0))
+        ]
+        block = Block(heads, FeedForward.scalar(Activation.polynomial([1, 0.5, -1]), -0.05))
+        assert abs(dispersion_relation(block).multipliers.imag).max() < 1e-12
+        with pytest.raises(ExclusionError, match="directional"):
+            function(block)
 
     def test_flip_of_period_three(self):
         kernel = cf.even_logits(6, {1: 2.0, 2: 1.4})
