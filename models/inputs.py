@@ -19,7 +19,7 @@ Map = Callable[[Tensor], Tensor]
 
 
 class _Largest(TorchDispatchMode):
-    """The number of entries of the largest tensor made."""
+    """The number of entries of the largest tensor made; a view, of a weight say, makes none."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class _Largest(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if isinstance(result, Tensor):
+        if isinstance(result, Tensor) and not getattr(func, "is_view", False):
             self.size = max(self.size, result.numel())
         return result
 

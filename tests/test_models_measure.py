@@ -11,6 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from dispersion import ArgumentError, Block, Chain, FeedForward, Head, Kernel, dispersion_relation
 from models import measure, to_torch
+from models.inputs import forward
 
 N, D = 12, 3
 
@@ -161,3 +162,9 @@ def test_refused_in_one_line(call, words):
     with pytest.raises(ArgumentError, match=words) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+def test_weights_do_not_count_as_tensors_of_the_forward_pass():
+    """Derivatives are batched by what depends on the state."""
+    _, largest = forward(torch.nn.Linear(50, 50).double(), torch.zeros(2, 50, dtype=torch.float64))
+    assert largest == 2 * 50

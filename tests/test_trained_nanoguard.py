@@ -186,7 +186,7 @@ def test_the_closed_form_is_what_is_measured(network, ring, x0, n):
     transfer = network.transfer(x0, n)
     maps = [*zip(ring.layers, network.states(x0), transfer.relations, strict=True), (ring, x0, transfer)]
     for fn, state, relation in maps:
-        found = measure(fn, state, n, memory=MEMORY)
+        found = measure(fn, state, n)
         assert relative(found.matrices, relation.matrices) < 1e-12
         assert found.defect < 1e-13
         assert found.spread < 1e-13
@@ -194,7 +194,7 @@ def test_the_closed_form_is_what_is_measured(network, ring, x0, n):
 
 @pytest.mark.slow
 def test_check_confirms_the_growth_through_the_whole_network(network, ring, x0, transfer):
-    found = check([ring], x0, N, batched=True, memory=MEMORY)
+    found = check([ring], x0, N, batched=True)
     assert found.confirmed
     predicted = np.array([transfer.growth[mode.k] for mode in found.modes])
     np.testing.assert_allclose(found.measured_growth, predicted, rtol=1e-7)
@@ -202,7 +202,7 @@ def test_check_confirms_the_growth_through_the_whole_network(network, ring, x0, 
 
 @pytest.mark.slow
 def test_the_line_is_not_translation_invariant(network, x0):
-    found = measure(network.module(ring=False), x0, 16, "open", memory=MEMORY)
+    found = measure(network.module(ring=False), x0, 16, "open")
     assert 1e-3 < found.defect < 1e-2
 
 

@@ -113,6 +113,24 @@ def picture(network: Network, token: int, n: int, title: str, folder: Path, name
         return save(figure, folder, name)
 
 
+def present(network: Network, name: str, file: str, token: int, text: str, tokens: int, positions: int) -> None:
+    """Print and draw what a `network` with learned absolute positions amplifies around a row of one `token`.
+
+    name : of the network; file : of the figure, without its ending; text : what the row is. tokens : on the ring of the
+    check. positions : 1 … this one count for the share of their logits that is translation invariant.
+    """
+    assert network.embedding is not None
+    for note in network.notes:
+        print(f"note: {note}")
+    print(f"around {text}, on a ring of {tokens} tokens:")
+    print_check(network, network.embedding.state(token, tokens), tokens)
+    shares = network.position_shares(slice(1, positions + 1))
+    print(f"translation-invariant share of the position logits, positions 1 … {positions}: best head", end=" ")
+    print(f"{shares.max():.3f}, median {np.median(shares):.3f}")
+    for path in picture(network, token, 32, name, output_folder(), file):
+        print(f"wrote {path}")
+
+
 def output_folder() -> Path:
     """The folder named on the command line, the present one by default."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")

@@ -25,13 +25,11 @@ N, K = 32, np.array([0, 1, 2, 3, 4, 6, 8, 12, 16])
 """Tokens on the ring of the figure, and the wavenumbers drawn."""
 LINE = 32
 """Tokens on the line."""
-MEMORY = 2**33
-"""For `measure`, which takes every directional derivative to be as large as the largest weight; it fills far less."""
 
 
 def print_ring(network: NanoGuard, x0: Floats, n: int) -> None:
     """The growth of each wavenumber on a ring of `n` tokens, in closed form and in the forward pass."""
-    transfer, found = network.transfer(x0, n), check([network.module(ring=True)], x0, n, batched=True, memory=MEMORY)
+    transfer, found = network.transfer(x0, n), check([network.module(ring=True)], x0, n, batched=True)
     measured = found.predicted.relations[0].matrices
     far = np.linalg.norm(measured - transfer.matrices) / np.linalg.norm(transfer.matrices)
     print(f"x0 → output around 1⊗x0 on a ring of {n} tokens: closed form and derivative differ by {far:.1e}, ", end="")
@@ -47,7 +45,7 @@ def print_line(network: NanoGuard, x0: Floats) -> None:
     """How far the network as trained, on a line, is from translation invariance: each layer, and all of it."""
     line = network.module(ring=False)
     maps = [*zip(line.layers, network.states(x0), strict=True), (line, x0)]
-    defects = [measure(fn, state, LINE, "open", memory=MEMORY).defect for fn, state in maps]
+    defects = [measure(fn, state, LINE, "open").defect for fn, state in maps]
     layers = ", ".join(f"{defect:.2g}" for defect in defects[:-1])
     print(f"on a line of {LINE} tokens, as trained: circulant defect of the layers {layers}, of x0 → output", end=" ")
     print(f"{defects[-1]:.2g}")
