@@ -17,6 +17,7 @@ from figures.modes import PICTURES, aligned, finite, wave_name
 
 if TYPE_CHECKING:
     from models.check import Check
+    from models.line import LineCheck
     from models.subject import Subject
 
 MODES = 6
@@ -55,7 +56,7 @@ def run(
         raise ArgumentError("--plot", f"a torus of {len(asked.shape)} axes", "a ring or a torus of two axes")
     base, name = asked.state(state)
     checked = asked.check(base, device, sys.stderr.isatty())
-    found = summary(asked, checked, base, name)
+    found = summary(asked, checked, asked.line_check(base, device), base, name)
     if plot is not None:
         from figures.check_plot import save_picture
 
@@ -63,8 +64,11 @@ def run(
     print(json.dumps(finite(found), indent=2, allow_nan=False) if as_json else text(found))
 
 
-def summary(asked: Subject, checked: Check, base: Any, name: str) -> dict[str, Any]:
-    """What the command reports of the model `asked` about, `checked` at the state `base`, (d,), called `name`."""
+def summary(asked: Subject, checked: Check, line: LineCheck | None, base: Any, name: str) -> dict[str, Any]:
+    """What the command reports of the model `asked` about, `checked` at the state `base`, (d,), called `name`.
+
+    line : what grows most on a line of tokens, where that is known; then it is what the verdict is about.
+    """
     columns = (checked.modes, checked.growth, checked.measured_growth, checked.error, checked.leak, checked.noise)
     return {
         "model": asked.name,
@@ -76,8 +80,8 @@ def summary(asked: Subject, checked: Check, base: Any, name: str) -> dict[str, A
         "state": {"name": name, "norm": float(np.linalg.norm(base))},
         "source": checked.source,
         "notes": list(asked.notes),
-        "verdict": checked.verdict,
-        "confirmed": checked.confirmed,
+        "verdict": checked.verdict if line is None else f"{line.verdict}; as waves, {checked.verdict}",
+        "confirmed": checked.confirmed if line is None else line.confirmed,
         "defect": checked.defect,
         "waves": [
             {
@@ -101,7 +105,14 @@ def summary(asked: Subject, checked: Check, base: Any, name: str) -> dict[str, A
             }
             for mode in checked.predicted.modes(MODES)
         ],
+        "patterns": [] if line is None else _patterns(line),
     }
+
+
+def _patterns(line: LineCheck) -> list[dict[str, float]]:
+    columns = (line.gain, line.measured_gain, line.error, line.noise, *line.centres.T)
+    names = ("predicted", "measured", "error", "noise", "from", "to")
+    return [dict(zip(names, map(float, row), strict=True)) for row in zip(*columns, strict=True)]
 
 
 def text(found: dict[str, Any]) -> str:
@@ -138,6 +149,26 @@ def text(found: dict[str, Any]) -> str:
             ]
         ),
     ]
+    if found["patterns"]:
+        lines += [
+            "",
+            f"what grows most on the line over {count} layer{'s' * (count > 1)}, and around which token:",
+            *aligned(
+                [
+                    ("predicted growth", "measured growth", "relative error", "token before", "after"),
+                    *(
+                        (
+                            f"{p['predicted']:.9g}",
+                            f"{p['measured']:.9g}",
+                            f"{p['error']:.1e}",
+                            f"{p['from']:.1f}",
+                            f"{p['to']:.1f}",
+                        )
+                        for p in found["patterns"]
+                    ),
+                ]
+            ),
+        ]
     return "\n".join([*lines, *(["", f"wrote {found['plot']}"] if "plot" in found else [])])
 
 

@@ -140,7 +140,7 @@ def check(
         predicted, defect, source = *_along(layers, a, measured), "measured"
     modes = _leading(predicted, whole_number("waves", waves, 1))
     shown = sys.stderr.isatty() if progress is None else progress
-    sender = _Sender(layers, a, grid, batched, memory, device, shown)
+    sender = Sender(layers, a, grid, batched, memory, device, shown)
     response, leak, noise = sender.responses(modes, predicted)
     return Check(predicted, source, modes, response, leak, noise, defect, boundary)
 
@@ -166,7 +166,7 @@ def _leading(predicted: Propagator, waves: int) -> tuple[Mode, ...]:
     return tuple(predicted.mode(wavenumber(int(half[row]), predicted.shape)) for row in sorted(order))
 
 
-class _Sender:
+class Sender:
     """Runs of the layers on waves around 1⊗a, as many at once as fit."""
 
     def __init__(
@@ -186,13 +186,23 @@ class _Sender:
         self.at_once = max(1, memory // (8 * n * max(16 * n, 16 * len(a)))) if batched else 0
 
     def responses(self, modes: Sequence[Mode], predicted: Propagator) -> tuple[Complex, Floats, Floats]:
-        """(response, leak, noise) of each of the `modes`: central differences, extrapolated to size 0."""
+        """(response, leak, noise) of each of the `modes`."""
         scale = float(np.linalg.norm(self.a)) or 1.0
-        size = STEP * scale / np.array([_highest(mode, predicted) for mode in modes])
         fields = np.array([_wave(mode) for mode in modes])
+        best, noise = self.limits(fields, STEP * scale / np.array([_highest(mode, predicted) for mode in modes]))
+        tokens = np.exp(-1j * np.array([_phases(mode) for mode in modes])) / len(best[0])
+        at_k = np.einsum("wn,wnd->wd", tokens, best)
+        elsewhere = best - np.exp(1j * np.array([_phases(mode) for mode in modes]))[..., None] * at_k[:, None]
+        return at_k, _sizes(elsewhere) / np.maximum(_sizes(best), np.finfo(float).tiny), noise
+
+    def limits(self, fields: Complex, size: Floats) -> tuple[Complex, Floats]:
+        """(derivatives (waves, N, d), noise (waves,)) along `fields`: central differences, extrapolated to size 0.
+
+        fields : complex (waves, N, d). size : (waves,) of the first perturbation of each; smaller ones follow.
+        """
         coarse = self._derivative(fields, size)
-        best, noise = coarse, np.full(len(modes), np.inf)
-        todo = np.arange(len(modes))
+        best, noise = coarse, np.full(len(fields), np.inf)
+        todo = np.arange(len(fields))
         for _ in range(FINER):
             size = size / 4
             fine = self._derivative(fields[todo], size[todo])
@@ -205,10 +215,7 @@ class _Sender:
             if not left.any():
                 break
             todo, coarse = todo[left], fine[left]
-        tokens = np.exp(-1j * np.array([_phases(mode) for mode in modes])) / len(best[0])
-        at_k = np.einsum("wn,wnd->wd", tokens, best)
-        elsewhere = best - np.exp(1j * np.array([_phases(mode) for mode in modes]))[..., None] * at_k[:, None]
-        return at_k, _sizes(elsewhere) / np.maximum(_sizes(best), np.finfo(float).tiny), noise
+        return best, noise
 
     def _derivative(self, fields: Complex, size: Floats) -> Complex:
         """(waves, N, d) central differences along complex `fields` (waves, N, d) of these sizes, `size` (waves,)."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -14,16 +13,19 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from dispersion import ArgumentError, Block
+from dispersion import ArgumentError, Block, Chain
 from dispersion.errors import whole_number
 from models.adapters.network import Embedding, Network
 from models.check import Check, Map, check
 from models.convert import to_torch
 from models.families import load_network
+from models.line import LineCheck, line_check
 from models.program import load_program
 
 TOKENS = 32
 """Number of tokens where the model does not say it."""
+LARGEST = 2**32
+"""Bytes that the d × d maps of all heads, as Blocks have them, may take."""
 MODELS = "a block .toml, a program .pt2, a checkpoint with --family NAME, or module:callable"
 NUMBERS = "token:ID, mean, zeros, numbers with commas between them, or a .npy file of them"
 
@@ -34,7 +36,8 @@ class Subject:
 
     name, kind : of the model, for the reader. layers : the map of each layer on hidden states.
     shape : (N,) or (N_1, …, N_D). d : number of features, None if only a state can tell.
-    boundary : as in `measure`. blocks : the layers as Blocks on that ring, or None to measure J(q).
+    boundary : as in `measure`. blocks : the layers as Blocks on that ring, or None to measure J(q). chains : the layers
+    as Chains on that line, or None where there is a ring, or no Blocks.
     embedding : where states of tokens come from, or None. notes : a line each. batched : whether layers take (…, N, d).
     """
 
@@ -45,6 +48,7 @@ class Subject:
     d: int | None
     boundary: str = "periodic"
     blocks: tuple[Block, ...] | None = None
+    chains: tuple[Chain, ...] | None = None
     embedding: Embedding | None = None
     notes: tuple[str, ...] = ()
     batched: bool = False
@@ -69,18 +73,20 @@ class Subject:
 
     def check(self, state: NDArray[np.float64], device: str | None = None, progress: bool | None = None) -> Check:
         """The Check of this model at 1⊗`state` on a `device`; progress : a bar, by default on a terminal."""
+        layers, where = self._on(device)
+        options: dict[str, Any] = {"batched": self.batched, "device": where, "progress": progress}
+        return check(layers, state, self.shape, self.blocks, self.boundary, **options)
+
+    def line_check(self, state: NDArray[np.float64], device: str | None = None) -> LineCheck | None:
+        """What grows most on the line of tokens around 1⊗`state`, on a `device`; None without `chains`."""
+        if self.chains is None:
+            return None
+        layers, where = self._on(device)
+        return line_check(layers, state, self.chains, batched=self.batched, device=where)
+
+    def _on(self, device: str | None) -> tuple[list[Map], torch.device]:
         where = torch.device("cpu" if device is None else device)
-        layers = [layer.to(where) if isinstance(layer, nn.Module) else layer for layer in self.layers]
-        return check(
-            layers,
-            state,
-            self.shape,
-            self.blocks,
-            self.boundary,
-            batched=self.batched,
-            device=where,
-            progress=progress,
-        )
+        return [layer.to(where) if isinstance(layer, nn.Module) else layer for layer in self.layers], where
 
     def _named(self, given: str, kind: str, number: str) -> NDArray[np.float64]:
         if given == "zeros":
@@ -131,7 +137,7 @@ def subject(
         return found
     if found.blocks is not None and suffix == ".toml":
         raise ArgumentError("--boundary", repr(boundary), "'periodic': a block stands on a ring")
-    return replace(found, boundary=boundary, blocks=None)
+    return replace(found, boundary=boundary, blocks=None, chains=None)
 
 
 def _at_least(option: str, value: int | None, least: int) -> None:
@@ -153,11 +159,17 @@ def _network(model: str, network: Network, tokens: int | None, layers: int | Non
         raise ArgumentError("--layers", count, f"at most the {len(network.layers)} of the checkpoint")
     n = tokens or TOKENS
     notes = list(network.notes)
-    blocks: Sequence[Block] | None = None
+    blocks: tuple[Block, ...] | None = None
+    chains: tuple[Chain, ...] | None = None
+    needed = 32 * network.d**2 * sum(layer.heads for layer in {id(layer): layer for layer in network.layers}.values())
     if network.obstacle is None:
-        blocks = network.blocks(n)[:count]
+        blocks = tuple(network.blocks(n)[:count])
     else:
         notes.append(f"J(q) is measured: {network.obstacle}")
+        if needed <= LARGEST:
+            chains = tuple(network.chains(n)[:count])
+        else:
+            notes.append(f"what grows most on the line is not predicted: its Blocks would take {needed:,} bytes")
     return Subject(
         model,
         network.family,
@@ -165,7 +177,8 @@ def _network(model: str, network: Network, tokens: int | None, layers: int | Non
         (n,),
         network.d,
         network.boundary,
-        None if blocks is None else tuple(blocks),
+        blocks,
+        chains,
         network.embedding,
         tuple(notes),
         batched=True,

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from dispersion import ArgumentError, Block, Normalisation, absolute_logits, translation_invariant_share
+from dispersion import ArgumentError, Block, Chain, Normalisation, absolute_logits, translation_invariant_share
 from models.adapters.layer import Layer, LayerModule, NormModule
 
 Floats = NDArray[np.float64]
@@ -115,13 +115,19 @@ class Network:
     def blocks(self, n: int) -> list[Block]:
         """The same layers as Blocks on a ring of `n` tokens, one Block for a layer applied often.
 
-        Exact on the ring where `obstacle` is None, and on a line through `Chain` where the layers are causal or rotary.
+        Exact on the ring where `obstacle` is None; for causal or rotary layers see `chains`.
         """
         made: dict[int, Block] = {}
         for layer in self.layers:
             if id(layer) not in made:
                 made[id(layer)] = layer.block(n)
         return [made[id(layer)] for layer in self.layers]
+
+    def chains(self, n: int) -> list[Chain]:
+        """The same layers as Chains of `n` tokens with the ends that `boundary` says, one for a layer applied often."""
+        blocks = self.blocks(2 * n - 1)  # a ring with every lag of the line
+        made = {id(block): Chain(block, n, self.boundary) for block in {id(block): block for block in blocks}.values()}
+        return [made[id(block)] for block in blocks]
 
     def forward(self, x: ArrayLike | torch.Tensor) -> torch.Tensor:
         """(…, N, d) what the layers and the final normalisation make of the hidden states `x` (…, N, d)."""
