@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import gcd
@@ -12,16 +12,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from amplitude.balloon_scalar import fits, likeness, stable, standing_patterns
+from amplitude.continuation import MakeBlock
 from amplitude.exact import ExactState, find_state
 from amplitude.problem import Floats
 from amplitude.progress import progress_bar
+from amplitude.resting import resting_state
 from amplitude.switch import pattern_branch
-from dispersion import ArgumentError, Block, dispersion_relation
+from dispersion import ArgumentError, Block, Head, Kernel, dispersion_relation
 from dispersion.errors import frozen, frozen_array
 from dispersion.grid import grid_index
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+OWN = 800.0
+"""Logit beside zeros that takes all attention: e^{−800} is 0."""
 
 BATCH = 256
 """Blocks whose patterns are computed together."""
@@ -79,13 +84,16 @@ def balloon(
     """The stability balloon of one block or several: which wavenumbers have a stable exact pattern.
 
     Every pattern is solved for exactly, and its stability read off all N·d multipliers: Eckhaus, and every other
-    sideband of the ring. Patterns are followed from their onset as ε_a grows, from a = 0.
+    sideband of the ring. Patterns are followed from their onset on the homogeneous state 1⊗a, 0 or, where g(0) ≠ 0,
+    the fixed point that g reaches from 0; whether a mode grows is judged there too. An ArgumentError refuses a block
+    whose g does not settle.
 
     blocks : Blocks on rings of one N. ks : the wavenumbers asked about, by default all with |Λ_k| > 1 in some block.
         A pattern of a wavenumber that does not grow, |Λ_k| ≤ 1, is not looked for.
     values : (P,) the parameter of each block, by default 0 … P−1; name : what it is called.
     progress : show a bar, on a terminal.
-    Scalar blocks with symmetric kernels are solved in batches, some hundred a second at N = 32; others one by one.
+    Scalar blocks with symmetric kernels and φ(0) = 0 are solved in batches, some hundred a second at N = 32; others,
+    and those without a feed-forward, one by one.
     """
     blocks = [blocks] if isinstance(blocks, Block) else list(blocks)
     for number, block in enumerate(blocks):
@@ -97,7 +105,13 @@ def balloon(
         raise ArgumentError("blocks", "none", "one Block or more")
     n = blocks[0].n
     marks = frozen(np.arange(len(blocks)) * 1.0) if values is None else frozen_array("values", values, (len(blocks),))
-    multipliers = np.array([dispersion_relation(block).multipliers[: n // 2 + 1, 0] for block in blocks])
+    bases = [_base(f"blocks[{number}]", block) for number, block in enumerate(blocks)]
+    multipliers = np.array(
+        [
+            dispersion_relation(block, state=a).multipliers[: n // 2 + 1, 0]
+            for block, a in zip(blocks, bases, strict=True)
+        ]
+    )
     grows = np.abs(multipliers) > 1
     grows[:, 0] = False
     if ks is None:
@@ -120,7 +134,7 @@ def balloon(
                 bar.update(len(members))
             missing = np.isnan(amplitude[:, column]).any(axis=1) if n != 2 * k else np.isnan(amplitude[:, column, 0])
             for place in np.flatnonzero(missing & grows[:, k]):
-                for family, state in enumerate(patterns(blocks[place], k)):
+                for family, state in enumerate(_patterns(blocks[place], k, bases[place])):
                     if state is not None:
                         amplitude[place, column, family] = state.amplitude(k)
                         modulus[place, column, family] = np.abs(state.critical[0])
@@ -138,33 +152,72 @@ def stable_wavenumbers(block: Block, ks: Sequence[int] | None = None) -> tuple[i
 
 
 def patterns(block: Block, k: int) -> list[ExactState | None]:
-    """The exact patterns of wavenumber `k` of a `block` on a ring, followed from onset as ε_a grows to its own value.
+    """The exact patterns of wavenumber `k` of a `block` on a ring, followed from onset to the block.
 
-    Two families of standing or alternating waves, ψ = 0 and π/n, or one travelling wave; None where the branch does
-    not arrive, or arrives with another dominant wavenumber. Empty if ε_a has no onset of k.
+    Two families of standing or alternating waves, ψ = 0 and π/n, or one travelling wave; None where no branch arrives,
+    or one arrives with another dominant wavenumber. Branches are followed as ε_a grows to its own value. Where that
+    does not arrive, as without a feed-forward, where Λ = 1 at ε_a = 0 for all modes alike, they are followed as a
+    damping of each token by itself falls to 0. The homogeneous state is that of `balloon`.
     """
-    scale = block.attention_scale
+    return _patterns(block, grid_index("k", k, block.shape), _base("block", block))
+
+
+def _patterns(block: Block, k: int, a: Floats) -> list[ExactState | None]:
+    """`patterns` that leave the homogeneous state 1⊗`a`."""
     found: list[ExactState | None] = []
-    for phase, _ in _families(block.n, grid_index("k", k, block.shape)):
-        try:
-            path = pattern_branch(
-                lambda part: replace(block, attention_scale=part * scale),
-                (0.0, 1.0),
-                k,
-                phase,
-                points=400,
-                longest=0.1,
-                locate=False,
-            )
-        except ArgumentError:
-            found.append(None)
-            continue
-        last = path.states[-1]
-        arrived = path.values[-1] == 1.0 and last.k == min(k % block.n, -k % block.n)
-        found.append(find_state(block, last.field, last.kind, last.drift) if arrived else None)
-        if last.kind == "travelling":
+    for phase, _ in _families(block.n, k):
+        arrivals = (_arrival(block, *way, k, phase, a) for way in _ways(block, k, a))
+        state = next((state for state in arrivals if state is not None), None)
+        found.append(state)
+        if state is not None and state.kind == "travelling":
             break
     return found
+
+
+def _ways(block: Block, k: int, a: Floats) -> Iterator[tuple[MakeBlock, tuple[float, float]]]:
+    """Blocks over a parameter that is 1 at `block` itself, and the (start, stop) from which on an onset is sought."""
+    scale = block.attention_scale
+    yield lambda part: replace(block, attention_scale=part * scale), (0.0, 1.0)
+    damping = 2 * _damping_to_onset(block, k, a)
+    if np.isfinite(damping):
+        yield lambda part: _damped(block, (1 - part) * damping), (1.0, 0.0)
+
+
+def _arrival(
+    block: Block, make_block: MakeBlock, window: tuple[float, float], k: int, phase: float, a: Floats
+) -> ExactState | None:
+    """The pattern of `block` to which the branch from the first onset in `window` leads, or None."""
+    try:
+        path = pattern_branch(make_block, window, k, phase, a, points=400, longest=0.1, locate=False)
+        last = path.states[-1]
+        arrived = path.values[-1] == 1.0 and last.k == min(k % block.n, -k % block.n)
+        return find_state(block, last.field, last.kind, last.drift) if arrived else None
+    except ArgumentError:
+        return None
+
+
+def _damped(block: Block, damping: float) -> Block:
+    """`block` with one head more, y_i = x_i − ε_a·`damping`·LN_1(x_i) + …: each token attends to itself alone."""
+    own = np.zeros(block.n)
+    own[0] = OWN
+    return replace(block, heads=(*block.heads, Head(Kernel.table(own), -damping * np.eye(block.d))))
+
+
+def _damping_to_onset(block: Block, k: int, a: Floats) -> float:
+    """The damping at which |Λ_k| = 1, to first order: d|Λ| = −ε_a Re(e^{−iω} wᴴ C N_1 v) for each unit of it."""
+    relation = dispersion_relation(block, state=a)
+    mode = relation.mode(k)
+    inner = block.attention_scale * mode.left.conj() @ relation.pointwise @ block.seen_jacobian(a) @ mode.right
+    with np.errstate(all="ignore"):
+        return float((abs(mode.multiplier) - 1) / (inner * np.exp(-1j * mode.phase)).real)
+
+
+def _base(name: str, block: Block) -> Floats:
+    """(d,) the homogeneous state from which patterns of `block`, the argument `name`, are followed."""
+    try:
+        return resting_state(block)
+    except ArgumentError as error:
+        raise ArgumentError(name if error.argument == "block" else error.argument, error.got, error.accepted) from None
 
 
 def _families(n: int, k: int) -> list[tuple[float, int]]:

@@ -26,29 +26,30 @@ STEPS = 8
 class Scalars:
     """B plain scalar blocks with one feed-forward.
 
-    logits : (B, H, N) b_r; eta, chi : (B, H); feedforward : φ.
+    logits : (B, H, N) b_r; eta, chi : (B, H); feedforward : φ, with φ(0) = 0.
     """
 
     logits: Floats
     eta: Floats
     chi: Floats
-    feedforward: FeedForward | None
+    feedforward: FeedForward
 
     @classmethod
     def of(cls, blocks: list[Block]) -> Scalars:
         """The `blocks`, all `fits` and of one `likeness`."""
+        part = blocks[0].feedforward
+        assert part is not None  # so says `fits`
         return cls(
             np.array([[head.kernel.logits for head in block.heads] for block in blocks]),
             np.array([[block.attention_scale * head.value[0, 0] for head in block.heads] for block in blocks]),
             np.array([[head.content[0, 0] for head in block.heads] for block in blocks]),
-            blocks[0].feedforward,
+            part,
         )
 
     @property
     def taylor(self) -> Floats:
         """(α_1, α_2, α_3) at y = 0."""
-        series = np.zeros(4) if self.feedforward is None else self.feedforward.taylor(0.0, 3)
-        return series[1:] + np.array([1.0, 0.0, 0.0])
+        return self.feedforward.taylor(0.0, 3)[1:] + np.array([1.0, 0.0, 0.0])
 
     def linearised(self, x: Floats, gain: Floats) -> tuple[Floats, Floats]:
         """F(X), (B, N), and DF, (B, N, N), at the states `x` (B, N), every η_h times `gain` (B,)."""
@@ -71,29 +72,30 @@ class Scalars:
             weights *= (1 - tilt * mean)[:, :, None] + tilt[:, :, None] * x[:, None, :]
             slope += eta[:, :, None] * weights
         slope[:, np.arange(n), np.arange(n)] += diagonal
-        if self.feedforward is None:
-            return y, slope
         series = self.feedforward.taylor(y, 1)
         return y + series[..., 0], (1 + series[..., 1])[:, :, None] * slope
 
 
 def fits(block: Block) -> bool:
-    """Whether `block` is one of those this module is for: scalar, plain but for a gate, symmetric kernels, φ(0) = 0."""
+    """Whether `block` is one of those this module is for: scalar, plain but for a gate, symmetric kernels, φ(0) = 0.
+
+    Without φ there is no onset to begin at: all Λ are 1 where the gain is 0.
+    """
     part = block.feedforward
     return (
         block.d == 1
         and replace(block, feedforward=None).plain
         and all(head.kernel.symmetric for head in block.heads)
-        and (part is None or abs(float(part(np.zeros(1))[0])) <= 1e-15)
-        and (part is None or part.activation.name not in ("relu", "relu_squared"))
+        and part is not None
+        and abs(float(part(np.zeros(1))[0])) <= 1e-15
+        and part.activation.name not in ("relu", "relu_squared")
     )
 
 
 def likeness(block: Block) -> tuple[object, ...]:
     """Equal for blocks that `Scalars` can hold together."""
     part = block.feedforward
-    if part is None:
-        return block.n, len(block.heads), None
+    assert part is not None  # so says `fits`
     arrays = [value for value in vars(part).values() if isinstance(value, np.ndarray)]
     return block.n, len(block.heads), part.activation, part.gated, *(array.tobytes() for array in arrays)
 

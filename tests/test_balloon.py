@@ -1,5 +1,7 @@
 """Stability balloons: the batched patterns against single ones, and observed wavenumbers against the predicted set."""
 
+from dataclasses import replace
+
 import exact
 import matplotlib.pyplot as plt
 import numpy as np
@@ -7,13 +9,20 @@ import pytest
 
 from amplitude.balloon import Balloon, balloon, patterns, stable_wavenumbers
 from amplitude.exact import find_state
-from dispersion import Activation, ArgumentError, Block, FeedForward, Head, Kernel, dispersion_relation
+from amplitude.resting import resting_state
+from dispersion import Activation, ArgumentError, Block, FeedForward, Head, Kernel, dispersion_relation, fixed_points
 
 TANH = FeedForward.scalar("tanh", scale=-0.1)
 
 
 def lobes(separation, strength, eta=-0.6, n=32):
     return Block([Head(Kernel.gaussian_lobes(n, separation, 1.0, strength), eta, 1.5)], TANH)
+
+
+def shifted(eta):
+    """φ(y) = −0.1 tanh y + 0.3, so that g(0) = 0.3."""
+    feedforward = FeedForward([[1.0]], [[-0.1]], "tanh", None, [0.3])
+    return Block([Head(Kernel.gaussian_lobes(16, 3, 1.0, 2.0), eta, 1.5)], feedforward)
 
 
 def two_heads(n=15):
@@ -144,6 +153,62 @@ def test_below_onset_there_is_nothing():
     assert whole.stable_wavenumbers(0) == ()
     assert len(whole.ks) == 0
     assert not balloon(lobes(4, 2, -0.2), [4]).exists.any()
+
+
+@pytest.mark.parametrize(("eta", "R"), [(-0.3, 0.17139), (-0.36, 0.19142)])
+def test_growth_is_judged_at_the_homogeneous_state(eta, R):
+    """Where g(0) ≠ 0 neither the growth at 0 nor its absence says anything: patterns leave the state g settles in."""
+    block = shifted(eta)
+    whole = balloon(block, [3])
+    assert not whole.lost.any()
+    assert stable_wavenumbers(block, [3]) == (3,)
+    assert whole.amplitude[0, 0, 1] == pytest.approx(R, abs=1e-5)
+    x = exact.iterate(block, 1e-3 * np.random.default_rng(0).normal(size=16), 20000)
+    assert np.abs(np.fft.fft(x))[3] / 16 == pytest.approx(whole.amplitude[0, 0, 1], rel=1e-5)
+
+
+def test_resting_state_is_where_g_ends():
+    block = shifted(-0.3)
+    a = np.zeros(1)
+    for _ in range(3000):
+        a = block.homogeneous_map(a)
+    assert resting_state(block) == pytest.approx(a, abs=1e-13)
+    assert resting_state(lobes(4, 2)).tolist() == [0.0]
+    (nearest,) = fixed_points(block)
+    assert resting_state(block) == pytest.approx(nearest.state, abs=1e-12)
+
+
+@pytest.mark.parametrize("eta", [0.5, -2.5])
+def test_a_block_whose_mean_does_not_settle_is_refused(eta):
+    """g(a) = (1 + η)a + 0.3 has |slope| > 1 and runs away."""
+    feedforward = FeedForward([[1.0]], [[0.0]], "tanh", None, [0.3])
+    block = Block([Head(Kernel.gaussian_lobes(16, 3, 1.0, 2.0), eta, 1.5)], feedforward)
+    with pytest.raises(ArgumentError, match=r"g does not settle") as refused:
+        balloon([lobes(4, 2, n=16), block], [3])
+    assert refused.value.argument == "blocks[1]"
+    assert "\n" not in str(refused.value)
+
+
+def test_without_a_feedforward():
+    """Then F(X) = X is ΣA_h(X)M_hX = 0 whatever ε_a: patterns are the same, stable ones stay while ε_a is small."""
+    block = Block([Head(Kernel.gaussian_lobes(16, 3, 1.0, 2.0), -0.3, 1.5)])
+    whole, other = balloon(block), balloon(replace(block, attention_scale=2.0))
+    assert not whole.lost.any()
+    assert whole.stable_wavenumbers(0) == other.stable_wavenumbers(0) == (2, 3)
+    np.testing.assert_allclose(whole.amplitude, other.amplitude, atol=1e-10)
+    x = exact.iterate(block, exact.cosine(16, 3, 0.3) + 1e-4 * np.random.default_rng(0).normal(size=16), 30000)
+    place = whole.ks.tolist().index(3)
+    assert np.abs(np.fft.fft(x))[3] / 16 == pytest.approx(whole.amplitude[0, place, 0], abs=1e-6)
+    values = exact.multipliers(exact.jacobian(block, find_state(block, x).field))
+    assert np.abs(values).max() == pytest.approx(whole.modulus[0, place, 0], abs=1e-8)
+
+
+def test_travelling_waves_without_a_feedforward():
+    block = Block([Head(Kernel.skewed_lobe(32, 4, 0.7, 2.0, 1.0), -1.1, 1.5)])
+    whole = balloon(block, [3])
+    x = exact.iterate(block, 1e-3 * np.random.default_rng(0).normal(size=32), 5000)
+    assert np.abs(np.fft.fft(x))[3] / 32 == pytest.approx(whole.amplitude[0, 0, 0], abs=1e-8)
+    assert whole.stable_wavenumbers(0) == (3,)
 
 
 @pytest.mark.parametrize(

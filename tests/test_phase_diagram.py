@@ -10,9 +10,10 @@ import pytest
 import xarray as xr
 
 from amplitude import REGIMES, standing_wave
-from dispersion import ArgumentError
+from dispersion import ArgumentError, dispersion_relation, fixed_points
 from figures.diagram.maps import observed_regime
-from figures.diagram.spec import load_diagram
+from figures.diagram.spec import QUANTITIES, load_diagram
+from simulate import STATUS
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.diagram.toml"))
@@ -32,6 +33,70 @@ content = 1.5
 activation = "tanh"
 scale = -0.1
 """
+
+
+SHIFTED = """
+quantity = "wavenumber"
+depth = 5000
+[parameters]
+gain = [0.2, 0.3, 0.36]
+[block]
+n = 16
+[[head]]
+kernel = {type = "gaussian_lobes", separation = 3, width = 1.0, strength = 2.0}
+value = "-gain"
+content = 1.5
+[feedforward]
+activation = "tanh"
+weight_in = [[1.0]]
+weight_out = [[-0.1]]
+bias_out = [0.3]
+"""
+PLANE = """
+shape = [8, 8]
+[[head]]
+kernel = {type = "table", logits = LOGITS}
+value = "-gain"
+content = "strength"
+[feedforward]
+activation = "tanh"
+scale = -0.1
+"""
+PAIR = """
+n = 16
+[[head]]
+kernel = {type = "gaussian_lobes", separation = 4, width = 1.0, strength = "strength"}
+value = [["-gain", 0.05], [0.05, "-gain"]]
+content = [[1.5, 0.0], [0.0, 1.5]]
+[feedforward]
+activation = "tanh"
+weight_in = [[1.0, 0.0], [0.0, 1.0]]
+weight_out = [[-0.1, 0.0], [0.0, -0.1]]
+"""
+
+
+def torus(quantity):
+    lag = np.stack(np.meshgrid(*(np.fft.fftfreq(8, 1 / 8),) * 2, indexing="ij"), axis=-1)
+    logits = 3 * np.exp(-((np.abs(lag[..., 0]) - 2) ** 2) / 2 - lag[..., 1] ** 2 / 2)
+    return other(quantity, PLANE.replace("LOGITS", str(logits.tolist())))
+
+
+def other(quantity, block, depth=400):
+    """SPEC with another quantity and block."""
+    text = SPEC[: SPEC.index("n = 16")] + block.lstrip()
+    text = text.replace('"amplitude"', f'"{quantity}"').replace("depth = 1500", f"depth = {depth}")
+    return text.replace("[parameters]", "modes = [4, 5]\n[parameters]", quantity == "competition")
+
+
+def drawn(diagram, **settings):
+    """The data of a diagram and the axes it is drawn on."""
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    ax, data = figure.subplots(), diagram.compute(**settings)
+    diagram.draw(data, ax)
+    figure.canvas.draw()
+    return data, ax
 
 
 def written(folder, text):
@@ -76,6 +141,122 @@ def test_examples_load_and_draw(path):
     assert ax.get_xlabel() == next(iter(coarse))
 
 
+def test_theory_stands_where_the_block_rests(tmp_path):
+    """Where g(0) ≠ 0: growth at 0 is below 1 for gain 0.3, and yet k = 3 grows."""
+    diagram = load_diagram(written(tmp_path, SHIFTED))
+    data, _ = drawn(diagram)
+    for place, gain in enumerate(diagram.grid["gain"]):
+        block = diagram.block(gain)
+        (rest,) = fixed_points(block)
+        growth = dispersion_relation(block, rest.state).growth
+        assert data.growth.values[place] == pytest.approx(growth[:9], abs=1e-10)
+        assert float(data.critical_modulus[place]) == pytest.approx(growth.max(), abs=1e-10)
+        assert (data.amplitude[place] > 0.1) == (growth.max() > 1)
+        assert dispersion_relation(block).growth.max() < 1 or gain != 0.3
+    assert data.critical_modulus.attrs["long_name"].endswith("at the homogeneous state that g reaches from 0")
+    assert not any(data.excluded.values)
+
+
+def test_cubic_theory_stands_where_the_block_rests(tmp_path):
+    diagram = load_diagram(written(tmp_path, SHIFTED.replace('"wavenumber"', '"amplitude"')))
+    data, _ = drawn(diagram)
+    assert not any(data.excluded.values)
+    (rest,) = fixed_points(diagram.block(0.3))
+    wave = standing_wave(diagram.block(0.3), 3, state=rest.state)
+    assert float(data.amplitude_theory[1]) == pytest.approx(wave.amplitude)
+    assert float(data.critical_amplitude[1]) == pytest.approx(0.1714, abs=1e-4)
+    pair = load_diagram(written(tmp_path, SHIFTED.replace('"wavenumber"', '"competition"\nmodes = [2, 3]')))
+    data, _ = drawn(pair)
+    assert data.critical_modulus.values == pytest.approx(
+        [
+            dispersion_relation(pair.block(g), fixed_points(pair.block(g))[0].state).growth.max()
+            for g in (0.2, 0.3, 0.36)
+        ]
+    )
+
+
+def test_a_mean_that_runs_away_has_no_threshold(tmp_path):
+    """g(a) = (1 − gain)a + 0.3 with gain 2.5: shown as simulated, not grey, with the reason."""
+    text = SHIFTED.replace("[[-0.1]]", "[[0.0]]").replace("[0.2, 0.3, 0.36]", "[0.3, 2.5]")
+    for quantity in ("wavenumber", "amplitude"):
+        data, _ = drawn(load_diagram(written(tmp_path, text.replace("wavenumber", quantity))))
+        assert [bool(reason) for reason in data.excluded.values] == [False, True]
+        assert "g does not settle" in str(data.excluded.values[1])
+        assert np.isnan(data.critical_modulus.values[1])
+        assert data.critical_wavenumber.values[1] == -1
+
+
+@pytest.mark.parametrize("quantity", ["amplitude", "speed", "clusters"])
+@pytest.mark.parametrize("make", [torus, lambda quantity: other(quantity, PAIR)], ids=["torus", "d = 2"])
+def test_maps_beyond_a_scalar_ring(tmp_path, quantity, make):
+    data, _ = drawn(load_diagram(written(tmp_path, make(quantity))))
+    assert all(data.excluded.values.ravel())
+    simulated = QUANTITIES[quantity][0]
+    assert data[simulated].dims == ("gain", "strength")
+    assert np.isfinite(data[simulated]).all()
+
+
+def test_wavenumbers_of_two_features(tmp_path):
+    data, _ = drawn(load_diagram(written(tmp_path, other("wavenumber", PAIR))))
+    assert not any(data.excluded.values.ravel())
+    assert data.growth.max("k").values == pytest.approx(data.critical_modulus.values)
+
+
+def test_a_separation_of_two_features_is_a_distance(tmp_path):
+    diagram = load_diagram(written(tmp_path, other("clusters", PAIR)))
+    data = diagram.compute()
+    sides = (data.cluster_high - data.cluster_low).values / 2
+    assert data.separation.values == pytest.approx(np.linalg.norm(sides, axis=-1))
+
+
+EXCLUDED = {
+    "bias_out": ("scale = -0.1", "weight_in = [[1.0]]\nweight_out = [[-0.1]]\nbias_out = [0.2]"),
+    "relu": ('"tanh"', '"relu"'),
+    "key_bias": ("content = 1.5", "content = 1.5\nkey_bias = [0.2]"),
+    "norm": ("[feedforward]", '[attention_norm]\ntype = "RMSNorm"\neps = 1.0\n[feedforward]'),
+    "resonance": ("[4, 5]", "[4, 8]"),
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "quantity"),
+    [(case, name) for case in EXCLUDED for name in QUANTITIES if case != "resonance" or name == "competition"],
+)
+def test_a_refused_theory_costs_no_simulation(tmp_path, case, quantity):
+    old, new = EXCLUDED[case]
+    block = SPEC[SPEC.index("n = 16") :]
+    text = other(quantity, block).replace(old, new)
+    data, _ = drawn(load_diagram(written(tmp_path, text)))
+    simulated, theory, _ = QUANTITIES[quantity]
+    if case == "relu" and quantity in ("amplitude", "speed"):  # no leading mode whose amplitude it could be
+        assert np.isfinite(data.amplitude).all()
+    else:
+        assert np.isfinite(data[simulated]).all()
+    if quantity == "competition" and case != "bias_out":
+        assert all(data.excluded.values.ravel())
+        assert np.isnan(data[theory]).all()
+    if quantity != "wavenumber":
+        assert np.array_equal(data.excluded != "", np.isnan(data[theory])) or quantity in ("amplitude", "clusters")
+    if case == "relu":
+        assert all("relu" in reason for reason in data.excluded.values.ravel() if quantity != "clusters")
+
+
+def test_a_point_without_a_block_costs_no_other(tmp_path):
+    text = SPEC.replace('"-gain"', '"0.1/(gain - 0.6)"')
+    data, _ = drawn(load_diagram(written(tmp_path, text)))
+    assert "division by zero" in str(data.excluded.values[-1, 0])
+    assert (data.status.values[-1] == STATUS.index("failed")).all()
+    assert not any("expression" in reason for reason in data.excluded.values[:-1].ravel())
+    assert np.isfinite(data.critical_amplitude.values[:-1]).all()
+
+
+def test_a_map_that_is_stable_everywhere_is_drawn(tmp_path):
+    text = other("wavenumber", SPEC[SPEC.index("n = 16") :]).replace("from = 0.3, to = 0.6", "from = 0.01, to = 0.02")
+    data, ax = drawn(load_diagram(written(tmp_path, text)))
+    assert (data.critical_modulus < 1).all()
+    assert ax.get_xlabel() == "gain"
+
+
 def test_regimes_are_read_off_two_seeds():
     R = {
         "collapsed": [[1e-5, 0], [0, 1e-5]],
@@ -100,12 +281,33 @@ def test_regimes_are_read_off_two_seeds():
         ("width = 1.0", "width = -1.0", "width"),
         ("depth = 1500", "depth = 0", "depth"),
         ("depth = 1500", "depht = 15", "depht"),
+        ('"amplitude"', '"competition"\nmodes = [4, 9]', "modes"),
+        ('"amplitude"', '"competition"\nmodes = [4, 4]', "modes"),
+        ("gain = {from = 0.3, to = 0.6, points = 3}", "gain = [0.3]", "parameters.gain"),
+        ("gain = {", "mean = {from = 0.1, to = 0.2, points = 2}\ngain = {", "parameters"),
     ],
 )
 def test_refusals_name_the_key(tmp_path, old, new, key):
     assert old in SPEC
     with pytest.raises(ArgumentError, match=key):
         load_diagram(written(tmp_path, SPEC.replace(old, new)))
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        (torus("wavenumber"), "quantity"),
+        (torus("competition"), "quantity"),
+        (other("competition", PAIR), "quantity"),
+        (SHIFTED.replace("gain = [", "growth = [").replace("-gain", "-growth"), "parameters.growth"),
+        (SHIFTED.replace("gain = [", "mean = [").replace("-gain", "-mean"), "parameters.mean"),
+    ],
+)
+def test_what_a_quantity_cannot_show_is_refused_before_the_sweep(tmp_path, text, key):
+    with pytest.raises(ArgumentError) as refused:
+        load_diagram(written(tmp_path, text))
+    assert refused.value.argument == f"map.toml: {key}"
+    assert "\n" not in str(refused.value)
 
 
 def test_the_command_writes_the_map(tmp_path):

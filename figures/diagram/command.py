@@ -55,11 +55,11 @@ def phase_diagram(options: argparse.Namespace) -> int:
     if data.attrs.get("interrupted"):
         print(f"tokenwaves: interrupted; go on with --resume from {sweep['path']}", file=sys.stderr)
         return 130
+    files = [write_data(data, folder / f"{name}.nc")]
     with style():
         figure = Figure(figsize=(3.4, 2.8), layout="constrained")
         diagram.draw(data, figure.subplots())
-        files = save(figure, folder, name)
-    files.append(write_data(data, folder / f"{name}.nc"))
+        files = [*save(figure, folder, name), *files]
     Path(sweep["path"]).unlink(missing_ok=True)
     settled = float((data.status == 0).mean())
     print(f"{name}: {data.status.size} points, {settled:.0%} settled, {time.perf_counter() - start:.1f} s")

@@ -25,6 +25,11 @@ def axes_of(data: xr.Dataset) -> tuple[xr.DataArray, xr.DataArray]:
     return data[x], data[y]
 
 
+def unstable(data: xr.Dataset) -> xr.DataArray:
+    """Where the homogeneous state is not known to be stable: max |Λ| > 1, or undefined."""
+    return ~(data.critical_modulus <= 1)
+
+
 def draw_threshold(data: xr.Dataset, ax: Axes) -> None:
     """The line max |Λ| = 1, and the names of the parameters as labels."""
     x, y = axes_of(data)
@@ -34,15 +39,15 @@ def draw_threshold(data: xr.Dataset, ax: Axes) -> None:
 
 
 def draw_quantity(data: xr.Dataset, ax: Axes, simulated: str, theory: str, label: str) -> None:
-    """The variable `simulated` as a map where the homogeneous state is unstable, `theory` as contours over it."""
+    """The variable `simulated` as a map where the homogeneous state is `unstable`, `theory` as contours over it."""
     x, y = axes_of(data)
-    unstable = data.critical_modulus > 1
-    values = data[simulated].where(unstable)
+    shown = unstable(data)
+    values = data[simulated].where(shown)
     image = ax.pcolormesh(x, y, values.T, cmap=SEQUENTIAL, rasterized=True)
     ax.set_facecolor(STABLE_GREY)
-    if theory in data and data[theory].where(unstable).notnull().sum() > 3:
+    if theory in data and data[theory].where(shown).notnull().sum() > 3:
         shadow: list[AbstractPathEffect] = [withStroke(linewidth=1.4, foreground="0.25")]
-        field = data[theory].where(unstable)
+        field = data[theory].where(shown)
         levels = matplotlib.ticker.MaxNLocator(8).tick_values(float(field.min()), float(field.max()))
         lines = ax.contour(x, y, field.T, levels, colors="white", linewidths=0.7, linestyles="--")
         lines.set_path_effects(shadow)
@@ -55,12 +60,14 @@ def draw_quantity(data: xr.Dataset, ax: Axes, simulated: str, theory: str, label
 def draw_wavenumber(data: xr.Dataset, ax: Axes) -> None:
     """The observed wavenumber as a map, and the lines where the linear one changes."""
     x, y = axes_of(data)
-    observed = data.wavenumber.where(data.critical_modulus > 1)
+    observed = data.wavenumber.where(unstable(data) & (data.wavenumber >= 0))
+    ax.set_facecolor(STABLE_GREY)
+    if not observed.notnull().any():
+        return draw_threshold(data, ax)
     present = np.arange(int(observed.min(skipna=True)), int(observed.max(skipna=True)) + 1)
     colours = ListedColormap(matplotlib.colormaps[SEQUENTIAL](np.linspace(0, 1, len(present))))
     norm = BoundaryNorm(np.append(present, present[-1] + 1) - 0.5, len(present))
     image = ax.pcolormesh(x, y, observed.T, cmap=colours, norm=norm, rasterized=True)
-    ax.set_facecolor(STABLE_GREY)
     growth = data.growth
     for k in range(growth.sizes["k"]):
         lead = growth.isel(k=k) - growth.drop_isel(k=k).max("k")
@@ -99,7 +106,7 @@ def draw_competition(data: xr.Dataset, ax: Axes) -> None:
 def draw_section(data: xr.Dataset, ax: Axes, simulated: str, theory: str, label: str) -> None:
     """Over one parameter: `simulated` as circles, `theory` as a line, and where the homogeneous state is stable."""
     (name,) = data.critical_modulus.dims
-    stable = (data.critical_modulus <= 1).values
+    stable = ~unstable(data).values
     ax.fill_between(data[name], 0, 1, where=stable, color=STABLE_GREY, transform=ax.get_xaxis_transform(), linewidth=0)
     if theory in data:
         ax.plot(data[name], data[theory].where(~stable), color=BLUE, label="theory")

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from itertools import product
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from amplitude import REGIMES, clusters, competition, standing_wave, travelling_wave
-from dispersion import Block, ExclusionError, dispersion_relation
+from amplitude.resting import resting_state
+from dispersion import ArgumentError, Block, ExclusionError, dispersion_relation
+from dispersion.grid import Wavenumber
+from figures.diagram.rest import Grid, Make, points, shape_of, with_critical_modes
 from simulate import sweep
-
-Grid = Mapping[str, NDArray[np.float64]]
-Make = Callable[..., Block]
 
 COUNTED = 0.1
 """A mode counts as present if it has this part of the largest amplitude, and that exceeds FAINT."""
 FAINT = 1e-3
 
 
-def leading_wavenumber(block: Block) -> int:
-    """argmax |J(q)| on the grid of a ring."""
-    k = dispersion_relation(block).leading().k
-    assert isinstance(k, int)
+def leading_wavenumber(block: Block, state: NDArray[np.float64] | None = None) -> int:
+    """argmax |J(q)| on the grid of a ring, at 1⊗`state`, 0 by default."""
+    k: Wavenumber = dispersion_relation(block, state).leading().k
+    if not isinstance(k, int):
+        raise ExclusionError("block", f"tokens {block.shape}", "a ring")
     return k
 
 
@@ -34,66 +34,97 @@ def _named(make: Make, grid: Grid) -> Make:
     return lambda **point: make(*(float(point[name]) for name in grid))
 
 
-def predicted(grid: Grid, predict: Callable[..., dict[str, float]]) -> xr.Dataset:
-    """`predict` at every point of the `grid`; NaN, and the reason in `excluded`, where theory refuses."""
-    shape = tuple(len(values) for values in grid.values())
+def with_theory(
+    run: xr.Dataset,
+    make: Make,
+    grid: Grid,
+    names: Sequence[str],
+    predict: Callable[[Block, NDArray[np.float64]], Mapping[str, ArrayLike]],
+    **tail: int,
+) -> xr.Dataset:
+    """A sweep `run` with `names`, which `predict` gives of block and resting state at every point of the `grid`.
+
+    tail : the name and length of a dimension that they have beyond those of the grid, if any.
+    NaN, and the reason in `excluded`, where theory refuses. The critical_… become those at the resting state.
+    """
+    shape = shape_of(grid)
     excluded = np.full(shape, "", dtype=object)
-    columns: dict[str, NDArray[np.float64]] = {}
-    for place, point in zip(np.ndindex(shape), product(*grid.values()), strict=True):
+    columns = {name: np.full((*shape, *tail.values()), np.nan) for name in names}
+    moved: dict[tuple[int, ...], NDArray[np.float64] | None] = {}
+    for place, point in points(grid):
+        rest = None
         try:
-            for name, value in predict(*map(float, point)).items():
-                columns.setdefault(name, np.full(shape, np.nan))[place] = value
-        except ExclusionError as error:
+            block = make(*point)
+            rest = resting_state(block)
+            for name, value in predict(block, rest).items():
+                columns[name][place] = value
+        except ArgumentError as error:
             excluded[place] = str(error)
+        if rest is None or rest.any():
+            moved[place] = rest
     dims = tuple(grid)
-    variables = {name: (dims, values) for name, values in columns.items()}
-    return xr.Dataset(variables | {"excluded": (dims, excluded.astype(str))}, coords=dict(grid))
+    variables = {name: ((*dims, *tail), values) for name, values in columns.items()}
+    theory = xr.Dataset(variables | {"excluded": (dims, excluded.astype(str))}, coords=dict(grid))
+    return with_critical_modes(run, make, grid, moved).merge(theory)
 
 
 def wave_map(make: Make, grid: Grid, **settings: Any) -> xr.Dataset:
-    """Amplitude and phase advance of the leading mode: simulated (critical_amplitude, critical_phase_advance,
-    critical_angle = arg B) and from the cubic closed form (amplitude_theory, phase_advance_theory).
+    """Amplitude and phase advance of the leading mode: simulated (critical_amplitude, critical_phase_advance, and of
+    scalar rings critical_angle = arg B) and from the cubic closed form (amplitude_theory, phase_advance_theory).
 
     make : a Block from the parameters in the order of `grid`; settings : of `simulate.sweep`.
     """
 
-    def predict(*point: float) -> dict[str, float]:
-        block = make(*point)
+    def predict(block: Block, state: NDArray[np.float64]) -> dict[str, ArrayLike]:
         symmetric = all(head.kernel.symmetric for head in block.heads)
-        wave = (standing_wave if symmetric else travelling_wave)(block, leading_wavenumber(block))
+        closed = standing_wave if symmetric else travelling_wave
+        wave = closed(block, leading_wavenumber(block, state), state=state)
         return {"amplitude_theory": wave.amplitude, "phase_advance_theory": wave.phase_advance}
 
     run = sweep(_named(make, grid), grid, **settings)
-    modes = np.fft.fft(run.state.values, axis=-1)
-    k = np.maximum(run.critical_wavenumber.values, 0)[..., None]
-    angle = np.angle(np.take_along_axis(modes, k, axis=-1)[..., 0])
-    run["critical_angle"] = (tuple(grid), angle, {"long_name": "arg B at the critical wavenumber", "units": "rad"})
-    return run.merge(predicted(grid, predict))
+    run = with_theory(run, make, grid, ["amplitude_theory", "phase_advance_theory"], predict)
+    if "feature" not in run.dims and "axis" not in run.dims:
+        modes = np.fft.fft(run.state.values, axis=-1)
+        k = np.maximum(run.critical_wavenumber.values, 0)[..., None]
+        angle = np.angle(np.take_along_axis(modes, k, axis=-1)[..., 0])
+        run["critical_angle"] = (tuple(grid), angle, {"long_name": "arg B at the critical wavenumber", "units": "rad"})
+    return run
 
 
 def wavenumber_map(make: Make, grid: Grid, **settings: Any) -> xr.Dataset:
-    """Simulated dominant wavenumber, and |Λ| of every wavenumber in `growth` (…, k).
+    """Simulated dominant wavenumber on a ring, and |Λ| of every wavenumber in `growth` (…, k).
 
     make : a Block from the parameters in the order of `grid`; settings : of `simulate.sweep`.
     """
-    data = sweep(_named(make, grid), grid, **settings).drop_vars("state")
-    growth = [dispersion_relation(make(*point)).growth for point in product(*grid.values())]
-    half = np.reshape(growth, (*data.status.shape, -1))[..., : data.sizes["k"]]
-    return data.assign(growth=((*grid, "k"), half))
+    data = sweep(_named(make, grid), grid, **settings)
+    size = data.sizes["k"]
+
+    def predict(block: Block, state: NDArray[np.float64]) -> dict[str, ArrayLike]:
+        return {"growth": dispersion_relation(block, state).growth[:size]}
+
+    return with_theory(data, make, grid, ["growth"], predict, k=size).drop_vars("state")
 
 
 def cluster_map(make: Make, grid: Grid, **settings: Any) -> xr.Dataset:
     """Half the separation of two clusters: simulated (`separation`) and from the cubic closed form.
 
-    make : a Block from the parameters in the order of `grid`; settings : of `simulate.sweep`.
+    make : a Block from the parameters in the order of `grid`; settings : of `simulate.sweep`. Of several features the
+    separation is the Euclidean distance.
     """
-    run = sweep(_named(make, grid), grid, **settings).drop_vars("state")
-    run["separation"] = (run.cluster_high - run.cluster_low) / 2
-    return run.merge(predicted(grid, lambda *point: {"separation_theory": clusters(make(*point)).amplitude}))
+
+    def predict(block: Block, state: NDArray[np.float64]) -> dict[str, ArrayLike]:
+        if state.any():
+            raise ExclusionError("block", "g(0) ≠ 0", "g(0) = 0 for the closed form of clusters")
+        return {"separation_theory": clusters(block).amplitude}
+
+    run = sweep(_named(make, grid), grid, **settings)
+    separation = (run.cluster_high - run.cluster_low) / 2
+    run["separation"] = np.sqrt((separation**2).sum("feature", skipna=False)) if "feature" in run.dims else separation
+    return with_theory(run, make, grid, ["separation_theory"], predict).drop_vars("state")
 
 
 def competition_map(make: Make, modes: tuple[int, int], grid: Grid, seed: int = 0, **settings: Any) -> xr.Dataset:
-    """Regime of two modes: `observed` from runs that start in each of them, `predicted` by cubic theory.
+    """Regime of two modes of a scalar ring: `observed` from runs that start in each, `predicted` by cubic theory.
 
     make : a Block from the parameters in the order of `grid`; modes : the two wavenumbers; seed : of the noise of the
     starts 0.05 cos(q_k j) + noise of size 1e-3; settings : of `simulate.sweep`.
@@ -101,22 +132,21 @@ def competition_map(make: Make, modes: tuple[int, int], grid: Grid, seed: int = 
     """
     first = make(*(float(values[0]) for values in grid.values()))
     waves = 0.05 * np.cos(2 * np.pi * np.outer(modes, np.arange(first.n)) / first.n)
-    shape = (*(len(values) for values in grid.values()), 2)
-    start = waves + 1e-3 * np.random.default_rng(seed).standard_normal((*shape, first.n))
+    start = waves + 1e-3 * np.random.default_rng(seed).standard_normal((*shape_of(grid), 2, first.n))
 
-    run = sweep(_named(make, grid), {**grid, "seed": np.array(modes)}, start=start, **settings)
-    run = run.drop_vars(["state", "start"]).assign(critical_modulus=run.critical_modulus.isel(seed=0))
-
-    def predict(*point: float) -> dict[str, float]:
-        pair = competition(make(*point), modes[0], modes[1])
+    def predict(block: Block, state: NDArray[np.float64]) -> dict[str, ArrayLike]:
+        pair = competition(block, modes[0], modes[1], state=state)
         numbers = {f"mu{i}": pair.mu[i] for i in (0, 1)} | {f"transverse{i}": pair.transverse(i + 1) for i in (0, 1)}
         return {"predicted": REGIMES.index(pair.regime), **numbers}
 
-    theory = predicted(grid, predict)
+    run = sweep(_named(make, grid), {**grid, "seed": np.array(modes)}, start=start, **settings)
+    data = with_theory(run, make, grid, ["predicted", "mu0", "mu1", "transverse0", "transverse1"], predict)
     for name in ("mu", "transverse"):
-        theory[name] = xr.concat([theory[f"{name}{i}"] for i in (0, 1)], "mode").transpose(*grid, "mode")
-    data = run.merge(theory.drop_vars(["mu0", "mu1", "transverse0", "transverse1"])).assign_coords(mode=list(modes))
-    data["observed"] = (tuple(grid), observed_regime(run.spectrum.sel(k=list(modes)).values))
+        pair = [data[f"{name}{i}"] for i in (0, 1)]
+        data[name] = xr.concat(pair, "mode").transpose(*grid, "mode")
+    data = data.drop_vars(["state", "start", "mu0", "mu1", "transverse0", "transverse1"])
+    data = data.assign(critical_modulus=data.critical_modulus.isel(seed=0)).assign_coords(mode=list(modes))
+    data["observed"] = (tuple(grid), observed_regime(data.spectrum.sel(k=list(modes)).values))
     data.predicted.attrs["flag_meanings"] = data.observed.attrs["flag_meanings"] = ", ".join(REGIMES)
     return data
 

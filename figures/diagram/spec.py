@@ -35,7 +35,9 @@ from dispersion import ArgumentError, Block
 from dispersion.errors import frozen_array, real_number, whole_number
 from dispersion.toml_reader import Reader, reason
 from figures.diagram.drawing import draw_competition, draw_quantity, draw_section, draw_wavenumber
-from figures.diagram.maps import Grid, cluster_map, competition_map, wave_map, wavenumber_map
+from figures.diagram.maps import cluster_map, competition_map, wave_map, wavenumber_map
+from figures.diagram.rest import Grid
+from simulate.results import RESERVED
 
 QUANTITIES: dict[str, tuple[str, str, str]] = {
     # simulated variable, its theory, label
@@ -45,6 +47,16 @@ QUANTITIES: dict[str, tuple[str, str, str]] = {
     "wavenumber": ("wavenumber", "critical_wavenumber", "wavenumber $k$"),
     "competition": ("observed", "predicted", "regime"),
 }
+RINGS = ("wavenumber", "competition")
+"""Quantities of a ring, for which a torus has no one number."""
+ADDED: dict[str, tuple[str, ...]] = {
+    "amplitude": ("amplitude_theory", "phase_advance_theory", "critical_angle", "excluded"),
+    "speed": ("amplitude_theory", "phase_advance_theory", "critical_angle", "excluded"),
+    "clusters": ("separation", "separation_theory", "excluded"),
+    "wavenumber": ("growth", "excluded"),
+    "competition": ("observed", "predicted", "mu", "transverse", "mode", "seed", "excluded"),
+}
+"""What a map holds besides the variables of a sweep."""
 OPTIONS = ("quantity", "depth", "seed", "start", "tolerance", "modes", "parameters")
 BLOCK = ("block", "head", "feedforward", "attention_norm", "feedforward_norm")
 OPERATORS: dict[type, Callable[..., float]] = {
@@ -130,10 +142,33 @@ def load_diagram(path: str | os.PathLike[str]) -> Diagram:
     tables = {name: document[name] for name in BLOCK if name in document}
     diagram = Diagram(path, quantity, _grid(path, document.get("parameters")), tables, settings, modes)
     try:
-        diagram.block(*(float(values[0]) for values in diagram.grid.values()))
+        block = diagram.block(*(float(values[0]) for values in diagram.grid.values()))
     except ArgumentError as error:
         raise ArgumentError(f"{path.name}: {error.argument}", error.got, error.accepted) from None
+    _check_quantity(diagram, block)
     return diagram
+
+
+def _check_quantity(diagram: Diagram, block: Block) -> None:
+    """Refuse a quantity that the `block` does not have, modes that do not fit it, and names that are taken."""
+    file, quantity = diagram.path.name, diagram.quantity
+    if quantity in RINGS and len(block.shape) > 1:
+        others = ", ".join(name for name in QUANTITIES if name not in RINGS)
+        raise ArgumentError(
+            f"{file}: quantity", f"{quantity!r} on tokens {block.shape}", f"a ring; on a torus {others}"
+        )
+    if quantity == "competition" and block.d > 1:
+        others = ", ".join(name for name in QUANTITIES if name != quantity)
+        raise ArgumentError(
+            f"{file}: quantity", f"{quantity!r} with d = {block.d}", f"d = 1; with more features {others}"
+        )
+    if diagram.modes is not None and (
+        not all(1 <= k <= block.n // 2 for k in diagram.modes) or diagram.modes[0] == diagram.modes[1]
+    ):
+        raise ArgumentError(f"{file}: modes", list(diagram.modes), f"two different wavenumbers, 1 … {block.n // 2}")
+    for name in diagram.grid:
+        if name in RESERVED or name in ADDED[quantity]:
+            raise ArgumentError(f"{file}: parameters.{name}", "the name of a result", "another name")
 
 
 def _grid(path: Path, table: Any) -> Grid:
@@ -148,6 +183,8 @@ def _grid(path: Path, table: Any) -> Grid:
             grid[name] = np.linspace(first, last, whole_number(f"{key}.points", value["points"], 2))
         elif isinstance(value, list):
             grid[name] = frozen_array(key, value, (None,))
+            if len(value) < len(table):
+                raise ArgumentError(key, value, "two values or more, for a map over two parameters")
         else:
             raise ArgumentError(key, repr(value), "{from = …, to = …, points = …} or a list of numbers")
         if not name.isidentifier():
@@ -181,5 +218,9 @@ def _number(node: ast.expr, text: str, parameters: Mapping[str, float]) -> float
         return OPERATORS[type(node.op)](_number(node.operand, text, parameters))
     if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
         sides = (_number(side, text, parameters) for side in (node.left, node.right))
-        return OPERATORS[type(node.op)](*sides)
+        try:
+            return OPERATORS[type(node.op)](*sides)
+        except ArithmeticError as error:
+            at = ", ".join(f"{name} = {value:g}" for name, value in parameters.items())
+            raise ArgumentError("expression", f"{text!r} at {at} ({error})", "a finite number") from None
     raise ArgumentError("expression", repr(text), f"numbers, + − * / ** and the parameters {', '.join(parameters)}")
