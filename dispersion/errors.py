@@ -46,21 +46,26 @@ def frozen_array(argument: str, value: ArrayLike, shape: tuple[int | None, ...])
 
     `shape` gives the accepted shape, `None` standing for any length ≥ 1.
     """
-    described = "×".join("n" if size is None else str(size) for size in shape) or "scalar"
-    accepted = f"finite real numbers of shape ({described})"
     try:
         if np.iscomplexobj(value):
             raise TypeError
         array = np.array(value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ArgumentError(argument, f"{type(value).__name__} that is not real", accepted) from None
-    if array.ndim != len(shape) or any(
-        size != want if want is not None else size == 0 for size, want in zip(array.shape, shape, strict=True)
+        raise ArgumentError(argument, f"{type(value).__name__} that is not real", _finite(shape)) from None
+    if array.shape != shape and (
+        array.ndim != len(shape)
+        or any(size != want if want is not None else size == 0 for size, want in zip(array.shape, shape, strict=True))
     ):
-        raise ArgumentError(argument, f"shape {array.shape}", accepted)
+        raise ArgumentError(argument, f"shape {array.shape}", _finite(shape))
     if not np.isfinite(array).all():
-        raise ArgumentError(argument, f"{int((~np.isfinite(array)).sum())} values that are not finite", accepted)
+        got = f"{int((~np.isfinite(array)).sum())} values that are not finite"
+        raise ArgumentError(argument, got, _finite(shape))
     return frozen(array)
+
+
+def _finite(shape: tuple[int | None, ...]) -> str:
+    described = "×".join("n" if size is None else str(size) for size in shape) or "scalar"
+    return f"finite real numbers of shape ({described})"
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:

@@ -76,13 +76,20 @@ class Spectrum:
         """The mode with the largest |Λ|; of equal ones, that with the smallest k."""
         return self.modes(1)[0]
 
+    @property
+    def leading_wavenumber(self) -> Wavenumber:
+        """k of the `leading` mode, an int on a ring and a tuple on a torus."""
+        return self._leading(1)[0][0]
+
     def modes(self, count: int) -> list[Mode]:
         """The `count` modes of largest |Λ|, one of each pair ±k, by decreasing |Λ|, equal ones by increasing k."""
+        return [self.mode(k, index) for k, index in self._leading(whole_number("count", count, 1))]
+
+    def _leading(self, count: int) -> list[tuple[Wavenumber, int]]:
         half, _ = conjugate_pairs(self.shape)
         values = self.multipliers.reshape(-1, self.d)[half].ravel()
-        order = ranking(values, np.arange(values.size))[: whole_number("count", count, 1)]
-        places = (divmod(int(place), self.d) for place in order)
-        return [self.mode(wavenumber(int(half[row]), self.shape), index) for row, index in places]
+        places = (divmod(int(place), self.d) for place in ranking(values, np.arange(values.size))[:count])
+        return [(wavenumber(int(half[row]), self.shape), index) for row, index in places]
 
     def mode(self, k: Wavenumber, index: int = 0) -> Mode:
         """The mode at wavenumber `k` whose |Λ| is number `index` (0 the largest), in the order of `multipliers`.

@@ -439,3 +439,9 @@ def test_relu_is_refused_at_its_kink_only():
     assert dispersion_relation(block, 1.0).pointwise == [[2.0]]
     with pytest.raises(ArgumentError, match=r"^activation: got 'relu'"):
         dispersion_relation(block).leading()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_leading_wavenumber_is_that_of_the_leading_mode(random_block, seed):
+    relation = dispersion_relation(random_block(seed, n=7 + seed % 4, d=1 + seed % 3))
+    assert relation.leading_wavenumber == relation.leading().k

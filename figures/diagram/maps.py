@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from amplitude import REGIMES, clusters, competition, standing_wave, travelling_wave
 from amplitude.resting import resting_state
 from dispersion import ArgumentError, Block, ExclusionError, dispersion_relation
-from dispersion.grid import Wavenumber
 from figures.diagram.rest import Grid, Make, points, shape_of, with_critical_modes
 from simulate import sweep
 
@@ -23,7 +22,7 @@ FAINT = 1e-3
 
 def leading_wavenumber(block: Block, state: NDArray[np.float64] | None = None) -> int:
     """argmax |J(q)| on the grid of a ring, at 1⊗`state`, 0 by default."""
-    k: Wavenumber = dispersion_relation(block, state).leading().k
+    k = dispersion_relation(block, state).leading_wavenumber
     if not isinstance(k, int):
         raise ExclusionError("block", f"tokens {block.shape}", "a ring")
     return k
