@@ -1,6 +1,7 @@
 """Early stop: which points have settled, and iterating a batch until all have.
 
-Every CHECK layers a point is compared with its previous check. Its state X_k = fft(x)_k/N has settled if
+A point is compared with itself CHECK layers earlier, every CHECK layers at first and rarer later on. Its state
+X_k = fft(x)_k/N has settled if
 (i)  every modulus |X_k| moved by at most tol · max_k|X_k| since then, and
 (ii) over the last layer either no Fourier mode turns, CHECK · |X_k||sin Δψ_k| ≤ tol · max_k|X_k| (a steady
      state; a mode that changes sign, Δψ = π, alternates steadily), or the dominant mode turns at a constant
@@ -11,7 +12,7 @@ A state that decays has settled once max_k|X_k| ≤ 1e-14.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,9 @@ from simulate.engines import System
 
 CHECK = 64
 """Layers between two checks; even, so that a state alternating from layer to layer looks steady."""
+
+RARER = 64
+"""The part of the layers done, one in so many, that may pass without a check."""
 
 VANISHED = 1e-14
 
@@ -72,6 +76,18 @@ class Check:
         return Check(self.moduli[points], self.scale[points], self.drift[points], self.turn[points])
 
 
+def checks(depth: int) -> Iterator[tuple[int, int]]:
+    """The pairs of layers whose states are compared in a run of `depth`, CHECK apart but for what is left at its end.
+
+    The first of a pair is the second of the last one, or later once 1/RARER of the layers done is more than CHECK.
+    """
+    done = 0
+    while done < depth:
+        first = done + max(0, min(done // (CHECK * RARER) * CHECK, depth - done - CHECK))
+        done = min(first + CHECK, depth)
+        yield first, done
+
+
 def _modes(x: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.complex128]:
     """(P, K, d) X_k of states `x` (P, N, d), one of each pair ±k on most axes, k = 0 first."""
     points, n, d = x.shape
@@ -108,7 +124,7 @@ def evolve(
     status[~system.admissible(starts)] = DIVERGED
     running = np.flatnonzero(status == UNSETTLED)
     progress(depth * (points - len(running)))
-    done, last = 0, Check.of(starts[running], starts[running], shape)
+    done, last, schedule = 0, Check.of(starts[running], starts[running], shape), checks(depth)
     while done < depth and len(running):
         order = system.take(running).arranged(states[running])
         running, last = running[order], last.take(order)
@@ -116,14 +132,17 @@ def evolve(
         inside = np.arange(len(running))
         # The batch is packed anew once a quarter of it is idle, and now and then to keep like states together.
         while done < min(depth, until) and 4 * len(inside) > 3 * len(members):
-            chunk = min(CHECK, depth - done)
-            engine.advance(chunk)
-            done += chunk
+            first, second = next(schedule)
+            if first > done:
+                engine.advance(first - done)
+                last = Check.of(engine.states[inside], engine.previous[inside], shape)
+            engine.advance(second - first)
+            chunk, done = second - done, second
             now, before, steps = engine.states, engine.previous, engine.steps + base
             check = Check.of(now[inside], before[inside], shape)
             diverged = steps[inside] < done
             finished = diverged | (done == depth)
-            if tolerance > 0 and chunk == CHECK:
+            if tolerance > 0 and second - first == CHECK:
                 ended = check.settled(last, tolerance) & ~diverged
                 status[members[inside[ended]]] = SETTLED
                 finished |= ended

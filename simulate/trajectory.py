@@ -13,7 +13,7 @@ from dispersion.errors import frozen_array, real_number, whole_number
 from dispersion.grid import Wavenumber, grid_index
 from simulate import fields, observables
 from simulate.engines import Model, checked_model, engine_of, shape_of, system_of
-from simulate.settle import CHECK, DIVERGED, SETTLED, STATUS, UNSETTLED, Check, stop_tolerance
+from simulate.settle import CHECK, DIVERGED, SETTLED, STATUS, UNSETTLED, Check, checks, stop_tolerance
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -211,23 +211,33 @@ def _trajectories(
 
     for p in np.flatnonzero(status == DIVERGED):
         end(int(p), 0, starts, starts)
+
+    def advance(done: int, target: int) -> None:
+        while done < target:
+            fresh = min(target, (done // every + 1) * every)
+            engine.advance(fresh - done)
+            done = fresh
+            if done % every == 0:
+                layers.append(done)
+                records.append(engine.states)
+
     done, last = 0, Check.of(starts, starts, shape)
-    while done < depth and len(ends) < len(starts):
-        target = min(depth, (done // every + 1) * every, (done // CHECK + 1) * CHECK)
-        engine.advance(target - done)
-        done = target
-        now, before, steps = engine.states, engine.previous, engine.steps
+    for first, second in checks(depth):
+        if len(ends) == len(starts):
+            break
+        if first > done:
+            advance(done, first)
+            last = Check.of(engine.states, engine.previous, shape)
+        advance(first, second)
+        done, now, before, steps = second, engine.states, engine.previous, engine.steps
         running = np.array([p for p in range(len(starts)) if p not in ends])
         status[running[steps[running] < done]] = DIVERGED
-        if done % CHECK == 0 and tolerance > 0:
-            check = Check.of(now, before, shape)
+        check = Check.of(now, before, shape)
+        if tolerance > 0 and second - first == CHECK:
             status[running[(check.settled(last, tolerance) & (status == UNSETTLED))[running]]] = SETTLED
-            last = check
+        last = check
         for p in running[(status[running] != UNSETTLED) | (done == depth)]:
             end(int(p), int(steps[p]), now, before)
-        if done % every == 0:
-            layers.append(done)
-            records.append(now)
     return [ends[p] for p in range(len(starts))]
 
 

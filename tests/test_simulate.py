@@ -9,9 +9,9 @@ import pytest
 from scipy.optimize import brentq
 
 import simulate
-from dispersion import Activation, ArgumentError, Block, FeedForward, Head, Kernel
-from simulate import iterate
-from simulate.settle import CHECK, Check
+from dispersion import Activation, ArgumentError, Block, FeedForward, Head, Kernel, dispersion_relation
+from simulate import iterate, sweep
+from simulate.settle import CHECK, RARER, Check, checks
 
 mpl.use("Agg")
 
@@ -246,3 +246,28 @@ def test_importing_simulate_is_light():
     code = "import sys, simulate; print([m for m in ('numba', 'xarray', 'matplotlib', 'torch') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("depth", [1, 63, 64, 65, 5000, 100_001])
+def test_checks_are_regular_and_grow_rare_with_depth(depth):
+    pairs = list(checks(depth))
+    before = 0
+    for first, second in pairs:
+        assert before <= first < second <= depth
+        assert second - first == CHECK or second == depth
+        assert first - before <= before / RARER
+        before = second
+    assert before == depth
+
+
+def test_a_late_stop_is_the_same_in_a_sweep_and_alone():
+    def make(gain):
+        return scalar_block(LOBES, -gain)
+
+    gain = brentq(lambda gain: dispersion_relation(make(gain)).growth.max() - 1.001, 0.1, 0.6)
+    start = 1e-3 * np.cos(2 * np.pi * 4 * np.arange(32) / 32)  # in phase with the ring
+    point = sweep(make, {"gain": [gain]}, depth=200_000, start=start, tolerance=1e-9).isel(gain=0)
+    path = iterate(make(gain), 200_000, start, tolerance=1e-9, every=200_000)
+    assert path.status == "settled"
+    assert CHECK * RARER < path.depth == int(point.layers)
+    assert (path.state[:, 0] == point.state.values).all()
