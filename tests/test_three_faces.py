@@ -220,7 +220,9 @@ def cases():
             continue
         affordable = ENCODINGS[encoding][0] == RING or number % len(NORMS) == turn
         if d == 1 or (d == 2 and affordable) or (d == 5 and encoding == wide[norm]):
-            marks = [] if (norm, heads, d) in quick(number, encoding) else pytest.mark.exhaustive
+            marks = () if (norm, heads, d) in quick(number, encoding) else pytest.mark.exhaustive
+            if not marks and not encoding.startswith("table") and (d == 2 or ENCODINGS[encoding][0] == TORUS):
+                marks = pytest.mark.slow
             yield pytest.param("symbolic", encoding, norm, heads, d, marks=marks)
 
 
