@@ -189,6 +189,7 @@ def test_a_block_whose_mean_does_not_settle_is_refused(eta):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_without_a_feedforward():
     """Then F(X) = X is ΣA_h(X)M_hX = 0 whatever ε_a: patterns are the same, stable ones stay while ε_a is small."""
     block = Block([Head(Kernel.gaussian_lobes(16, 3, 1.0, 2.0), -0.3, 1.5)])

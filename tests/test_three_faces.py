@@ -240,7 +240,9 @@ def test_a_face_agrees_with_the_automatic_derivative(face, encoding, norm, heads
             assert np.abs(derived).max() < CLOSE  # plane waves do not mix
 
 
-@pytest.mark.parametrize("activation", SMOOTH)
+@pytest.mark.parametrize(
+    "activation", [pytest.param(name, marks=pytest.mark.slow if name == "gelu_tanh" else ()) for name in SMOOTH]
+)
 @pytest.mark.parametrize("gated", [False, True])
 def test_feedforwards(random_block, activation, gated):
     """Each smooth activation, with a gate and without, at d = 2."""
