@@ -119,7 +119,15 @@ def _draw_band(band: xr.Dataset, c: xr.Dataset, ax: Axes) -> None:
     )
     ax.set(xlabel=r"lobe separation $\Delta$", ylabel="wavenumber $k$", ylim=(0.4, float(band.k.max()) + 3.5))
     ax.set_title(f"$s={band.attrs['strength']:g}$", fontsize=7, pad=2)
-    ax.legend(fontsize=6, loc="upper right", ncols=3, columnspacing=0.8)
+    ax.legend(
+        fontsize=6,
+        loc="upper right",
+        ncols=3,
+        columnspacing=0.6,
+        handletextpad=0.2,
+        handlelength=0.9,
+        borderaxespad=0.2,
+    )
 
 
 def _draw_exact_competition(data: xr.Dataset, ax: Axes) -> None:
