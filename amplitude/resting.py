@@ -6,8 +6,9 @@ import numpy as np
 
 from amplitude.exact import NEUTRAL
 from amplitude.problem import Floats, newton
-from dispersion import ArgumentError, Block, dispersion_relation
+from dispersion import ArgumentError, Block
 from dispersion.errors import frozen
+from dispersion.fixed_points import homogeneous_jacobian
 
 ZERO = 1e-15
 """|g(0)| up to which 0 counts as a fixed point."""
@@ -44,17 +45,14 @@ def _fixed_point(block: Block, a: Floats) -> Floats | None:
     """The attracting fixed point of g that Newton's method reaches from `a`, or None."""
 
     def system(a: Floats) -> tuple[Floats, Floats]:
-        return block.homogeneous_map(a) - a, _slope(block, a) - np.eye(block.d)
+        return block.homogeneous_map(a) - a, homogeneous_jacobian(block, a) - np.eye(block.d)
 
     limit = 1e-13 * (1 + float(np.abs(a).max()))
     try:
         found, residual, _ = newton(system, a, limit)
-        attracts = residual <= limit and np.abs(np.linalg.eigvals(_slope(block, found))).max() <= 1 + NEUTRAL
+        attracts = (
+            residual <= limit and np.abs(np.linalg.eigvals(homogeneous_jacobian(block, found))).max() <= 1 + NEUTRAL
+        )
     except ArgumentError:  # a state without a derivative on the way
         return None
     return found if attracts else None
-
-
-def _slope(block: Block, a: Floats) -> Floats:
-    """(d, d) Dg(a) = J(0)."""
-    return dispersion_relation(block, state=a).matrices.reshape(-1, block.d, block.d)[0].real

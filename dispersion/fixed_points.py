@@ -65,13 +65,13 @@ def _newton(block: Block, seed: NDArray[np.float64], far: float) -> FixedPoint |
         return block.homogeneous_map(a) - a
 
     def slope(a: NDArray[np.float64]) -> NDArray[np.float64]:
-        return _homogeneous_jacobian(block, a) - np.eye(block.d)
+        return homogeneous_jacobian(block, a) - np.eye(block.d)
 
     a = optimize.root(excess, seed, jac=slope, tol=1e-14).x
     scale = 1 + np.abs(a).max()
     if not (scale < far and np.abs(excess(a)).max() <= 1e-11 * scale):
         return None
-    multipliers = np.linalg.eigvals(_homogeneous_jacobian(block, a)).astype(complex)
+    multipliers = np.linalg.eigvals(homogeneous_jacobian(block, a)).astype(complex)
     if np.abs(multipliers - 1).min() <= ISOLATED:
         return None
     # far out the excess may be small against a, and the root not near
@@ -80,7 +80,7 @@ def _newton(block: Block, seed: NDArray[np.float64], far: float) -> FixedPoint |
     return FixedPoint(a, multipliers[np.argsort(-np.abs(multipliers), kind="stable")]) if near else None
 
 
-def _homogeneous_jacobian(block: Block, a: NDArray[np.float64]) -> NDArray[np.float64]:
+def homogeneous_jacobian(block: Block, a: NDArray[np.float64]) -> NDArray[np.float64]:
     """(d, d) Dg(a) = C[I + ε_a Σ_h M_h N_1] = J(0), where every λ_h is 1."""
     attention = block.attention_scale * sum(head.value for head in block.heads) @ block.seen_jacobian(a)
     return block.pointwise_jacobian(block.attended(a)) @ (np.eye(block.d) + attention)

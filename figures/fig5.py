@@ -113,21 +113,30 @@ def claims(data: xr.DataTree) -> list[Claim]:
                 note=f"met if led by k = 0, or max ρ / min ρ − 1 < {FLAT:g}",
             )
         )
+    return [*found, *selection("fig5.leading", "", growth), _sharper(growth)]
+
+
+def selection(prefix: str, subject: str, growth: xr.DataArray) -> list[Claim]:
+    """That the sign of OV selects homogeneous or heterogeneous modes, in the maps `growth` (name, k1, k2).
+
+    prefix : of the ids. subject : what the claims are about, before the initialisation.
+    """
+    found = []
     for name, key in (("+I+pos", "plus_I_pos"), ("-I+pos", "minus_I_pos"), ("-I+sharp pos", "engineered")):
-        k = leading(growth.sel(name=name))
+        one = growth.sel(name=name)
+        k = leading(one)
         wanted = "homogeneous" if name.startswith("+") else "heterogeneous"
         here = "homogeneous" if k == (0, 0) else "heterogeneous"
         found.append(
             Claim(
-                id=f"fig5.leading.{key}",
-                claim=f"{name} amplifies {wanted} modes most",
+                id=f"{prefix}.{key}",
+                claim=f"{subject}{name} amplifies {wanted} modes most",
                 paper=wanted,
                 here=here,
                 met=here == wanted,
-                note=f"the largest ρ(J(q)), {float(growth.sel(name=name).max()):.4g}, is at k = {k}",
+                note=f"the largest ρ(J(q)), {float(one.max()):.4g}, is at k = {k}",
             )
         )
-    found.append(_sharper(growth))
     return found
 
 

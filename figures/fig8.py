@@ -12,10 +12,10 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from figures.fig5 import colour_bar, shared_scale, title
+from figures.fig5 import colour_bar, selection, shared_scale, title
 from figures.report import Claim
 from figures.style import TWO_COLUMNS, panel_label
-from figures.torus import draw_map, growth_maps, leading
+from figures.torus import draw_map, growth_maps
 from models.convit import PRESETS, RESIDUAL, SHARP, ConViT
 
 NAME = "fig8"
@@ -70,21 +70,6 @@ def draw(data: xr.DataTree, axes: dict[str, Axes]) -> None:
 
 def claims(data: xr.DataTree) -> list[Claim]:
     """That the sign of OV selects homogeneous or heterogeneous modes in the variants too."""
-    growth, found = data.to_dataset()["growth"], []
-    for variant, key in KEYS.items():
-        for name, short in (("+I+pos", "plus_I_pos"), ("-I+pos", "minus_I_pos"), ("-I+sharp pos", "engineered")):
-            one = growth.sel(variant=variant, name=name)
-            k = leading(one)
-            wanted = "homogeneous" if name.startswith("+") else "heterogeneous"
-            here = "homogeneous" if k == (0, 0) else "heterogeneous"
-            found.append(
-                Claim(
-                    id=f"fig8.leading.{key}.{short}",
-                    claim=f"{variant}: {name} amplifies {wanted} modes most",
-                    paper=wanted,
-                    here=here,
-                    met=here == wanted,
-                    note=f"the largest ρ(J(q)), {float(one.max()):.4g}, is at k = {k}",
-                )
-            )
-    return found
+    growth = data.to_dataset()["growth"]
+    pairs = ((f"fig8.leading.{key}", f"{variant}: ", growth.sel(variant=variant)) for variant, key in KEYS.items())
+    return [claim for pair in pairs for claim in selection(*pair)]

@@ -161,11 +161,12 @@ def _network(model: str, network: Network, tokens: int | None, layers: int | Non
     notes = list(network.notes)
     blocks: tuple[Block, ...] | None = None
     chains: tuple[Chain, ...] | None = None
-    needed = 32 * network.d**2 * sum(layer.heads for layer in {id(layer): layer for layer in network.layers}.values())
     if network.obstacle is None:
         blocks = tuple(network.blocks(n)[:count])
     else:
         notes.append(f"J(q) is measured: {network.obstacle}")
+        distinct = {id(layer): layer for layer in network.layers}.values()
+        needed = 32 * network.d**2 * sum(layer.heads for layer in distinct)
         if needed <= LARGEST:
             chains = tuple(network.chains(n)[:count])
         else:
