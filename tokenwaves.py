@@ -85,6 +85,7 @@ def _check(options: argparse.Namespace) -> int:
         layers=options.layers,
         boundary=options.boundary,
         device=options.device,
+        trust=options.trust,
         plot=options.plot,
         as_json=options.json,
     )
@@ -202,6 +203,9 @@ def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--boundary", choices=("periodic", "open", "causal"), help="of the tokens (default: as the model has it)"
     )
     check.add_argument("--device", default="cpu", help="cpu or cuda (default: %(default)s)")
+    check.add_argument(
+        "--trust", action="store_true", help="run the code that a program .pt2 holds, not the block in it"
+    )
     check.add_argument("--plot", metavar="FILE", help="draw the growth by layer and in all: .pdf, .png or .svg")
     check.add_argument("--json", action="store_true", help="print the same numbers as JSON")
     check.set_defaults(action=_check)

@@ -33,6 +33,7 @@ def run(
     layers: int | None = None,
     boundary: str | None = None,
     device: str = "cpu",
+    trust: bool = False,
     plot: str | os.PathLike[str] | None = None,
     as_json: bool = False,
 ) -> None:
@@ -40,7 +41,8 @@ def run(
 
     model : a block .toml, a program .pt2, a checkpoint (with `family` and perhaps `config`), or module:callable.
     state : token:ID, mean, zeros, numbers or a .npy file; tokens, layers : how many; boundary : as in `measure`;
-    device : 'cpu' or 'cuda'; plot : a picture to write; as_json : print JSON instead of a table.
+    device : 'cpu' or 'cuda'; trust : whether a program runs its own code;
+    plot : a picture to write; as_json : print JSON instead of a table.
     An ArgumentError names what cannot be used, options by their names on the command line.
     """
     if plot is not None and Path(plot).suffix.lower() not in PICTURES:
@@ -51,7 +53,7 @@ def run(
     from models.subject import subject
 
     usable(device)
-    asked = subject(model, family, config, tokens, layers, boundary, device)
+    asked = subject(model, family, config, tokens, layers, boundary, device, trust)
     if plot is not None and len(asked.shape) > 2:
         raise ArgumentError("--plot", f"a torus of {len(asked.shape)} axes", "a ring or a torus of two axes")
     base, name = asked.state(state)

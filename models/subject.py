@@ -19,6 +19,7 @@ from models.adapters.network import Embedding, Network
 from models.check import Check, Map, check
 from models.convert import to_torch
 from models.families import load_network
+from models.inputs import one_line
 from models.line import LineCheck, line_check
 from models.program import load_program
 
@@ -111,12 +112,14 @@ def subject(
     layers: int | None = None,
     boundary: str | None = None,
     device: str | None = None,
+    trust: bool = False,
 ) -> Subject:
     """The Subject that the command line calls `model`.
 
     family, config : of a checkpoint, as in `load_network`. tokens : N, where the model leaves it open (32).
     layers : how many, the first ones of a checkpoint (all of them), or how often to apply one map (once).
-    boundary : 'periodic', 'open' or 'causal', that of the model by default. device : where a program is loaded.
+    boundary : 'periodic', 'open' or 'causal', that of the model by default. device, trust : of a program, as in
+    `load_program`.
     An ArgumentError names what cannot be used, options by their names on the command line.
     """
     _at_least("--tokens", tokens, 2)
@@ -130,7 +133,7 @@ def subject(
     elif suffix == ".toml":
         found = _block(model, tokens, layers or 1)
     elif suffix == ".pt2":
-        found = _program(model, tokens, layers or 1, device)
+        found = _program(model, tokens, layers or 1, device, trust)
     else:
         found = _callable(model, tokens, layers or 1)
     if boundary is None or boundary == found.boundary:
@@ -186,15 +189,16 @@ def _network(model: str, network: Network, tokens: int | None, layers: int | Non
     )
 
 
-def _program(model: str, tokens: int | None, layers: int, device: str | None) -> Subject:
+def _program(model: str, tokens: int | None, layers: int, device: str | None, trust: bool) -> Subject:
     try:
-        program = load_program(model, device)
+        program = load_program(model, device, trust)
     except ArgumentError as error:
         raise ArgumentError("model", error.got, error.accepted) from None
     n = int(np.prod(program.shape))
     if tokens not in (None, n):
         raise ArgumentError("--tokens", tokens, f"{n}, as the program was exported for, or none")
-    return Subject(model, "program", (program,) * layers, program.shape, program.d, program.boundary, batched=True)
+    kind = "program" if trust else "block of a program"
+    return Subject(model, kind, (program,) * layers, program.shape, program.d, program.boundary, batched=True)
 
 
 def _callable(model: str, tokens: int | None, layers: int) -> Subject:
@@ -204,11 +208,14 @@ def _callable(model: str, tokens: int | None, layers: int) -> Subject:
         thing: Any = import_module(module)
         for part in name.split("."):
             thing = getattr(thing, part)
+        d = getattr(thing, "d", None)
     except (ImportError, AttributeError, ValueError) as error:
         raise ArgumentError("model", f"{model!r} ({error})", MODELS) from None
+    except (Exception, SystemExit) as error:  # whatever the module does when it is imported
+        got = f"{model!r}, which raises {type(error).__name__}: {one_line(error)}"
+        raise ArgumentError("model", got, "a module that can be imported") from None
     finally:
         sys.path.remove("")
     if not callable(thing):
         raise ArgumentError("model", f"{model!r}, a {type(thing).__name__}", "a callable on tensors (N, d)")
-    d = getattr(thing, "d", None)
     return Subject(model, "callable", (thing,) * layers, (tokens or TOKENS,), d if isinstance(d, int) else None)
