@@ -21,10 +21,15 @@ gain being one if not given. [head.rotary] has the arguments of `Rotary`. An arr
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import secrets
 import textwrap
+import threading
+import time
 import tomllib
+import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields, is_dataclass
@@ -42,10 +47,20 @@ from dispersion.head import Head
 from dispersion.normalisation import Normalisation
 from dispersion.toml_reader import NORMS, Reader, Table, reason
 
+try:
+    import fcntl
+except ImportError:  # not on this system
+    fcntl = None  # type: ignore[assignment]
+
 LARGE = 256
 """Arrays of more numbers than this are written to the npz file."""
 WIDTH = 100
 """Columns of a line of numbers."""
+MARK = b"arrays of a tokenwaves block"
+"""The comment in an npz file by which it is known as one that was saved with a block."""
+PATIENCE = 500
+"""Hundredths of a second to wait for another process that saves."""
+_SAVING = threading.Lock()
 ZERO_IF_ABSENT = {(Head, "content"), *((norm, "bias") for norm in NORMS.values())} | {
     (FeedForward, name) for name in ("bias_in", "bias_out", "bias_gate")
 }
@@ -54,7 +69,9 @@ ZERO_IF_ABSENT = {(Head, "content"), *((norm, "bias") for norm in NORMS.values()
 def save_block(block: Block, path: str | os.PathLike[str]) -> None:
     """Write `block` to the file `path`, NAME.toml, and arrays of more than LARGE numbers to NAME.npz.
 
-    Every number comes back bit for bit, and equal blocks give the same bytes. A file is replaced whole or not at all.
+    Every number comes back bit for bit, and equal blocks give the same bytes. A file is replaced whole or not at all,
+    and of several who save to one path at once each ends well, one of them last. A NAME.npz that was saved
+    with no block is never replaced, nor is a symbolic link.
     An ArgumentError says if `path` cannot be written, or a normalisation has no name.
     """
     path = Path(path)
@@ -73,13 +90,18 @@ def save_block(block: Block, path: str | os.PathLike[str]) -> None:
         if part is not None:
             sections += _section(f"[{name}]", name, _entries(part, name, arrays))
     try:
-        with ExitStack() as stack:
-            # contexts end in reverse: the arrays are there before the text that refers to them
-            text = stack.enter_context(replacing(path))
-            text.write_text("\n".join(sections), encoding="utf-8", newline="\n")
-            if arrays:
-                with stack.enter_context(replacing(path.with_suffix(".npz"))).open("wb") as file:
-                    np.savez(file, **arrays)
+        with _alone(path.parent):
+            _refuse_strangers(path, bool(arrays))
+            with ExitStack() as stack:
+                # contexts end in reverse: the arrays are there before the text that refers to them
+                text = stack.enter_context(replacing(path))
+                text.write_text("\n".join(sections), encoding="utf-8", newline="\n")
+                if arrays:
+                    stored = stack.enter_context(replacing(path.with_suffix(".npz")))
+                    with stored.open("wb") as file:
+                        np.savez(file, **arrays)
+                    with zipfile.ZipFile(stored, "a") as archive:
+                        archive.comment = MARK
     except OSError as error:
         raise ArgumentError("path", f"{str(path)!r} ({reason(error)})", "a file that can be written") from None
 
@@ -102,13 +124,69 @@ def load_block(path: str | os.PathLike[str]) -> Block:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path`; it becomes `path` when the block ends, and is removed if it fails."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    """A temporary path beside `path`; it becomes `path` when the block ends, and is removed if it fails.
+
+    Where `path` is a symbolic link, the file that it leads to is replaced. What is not a file is refused.
+    """
+    path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_file():
+        raise FileExistsError(errno.EEXIST, "a directory" if path.is_dir() else "not a regular file")
+    temporary = path.with_name(f".{secrets.token_hex(8)}.part")
     try:
         yield temporary
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Waits for its turn to save a block in `folder`, for a few seconds at most where another process does not end."""
+    with _SAVING, ExitStack() as stack:
+        if fcntl is not None:
+            descriptor = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, descriptor)
+            for _ in range(PATIENCE):
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    time.sleep(0.01)
+                except OSError:  # a file system without locks
+                    break
+        yield
+
+
+def _refuse_strangers(path: Path, with_arrays: bool) -> None:
+    """Refuse symbolic links at `path`, NAME.toml, and a NAME.npz that would be replaced but was saved with no block."""
+    arrays = path.with_suffix(".npz")
+    for file in (path, arrays) if with_arrays else (path,):
+        if file.is_symlink():
+            raise ArgumentError("path", f"{str(file)!r}, a symbolic link", "a file, or a name that is free")
+    if with_arrays and arrays.exists() and not _ours(path):
+        got = f"{str(path)!r} beside {arrays.name}, which was not saved with a block"
+        raise ArgumentError("path", got, "a name whose .npz is free, or has that file moved away")
+
+
+def _ours(path: Path) -> bool:
+    """Whether the npz file beside `path` was saved with a block: by its mark, or as just what the TOML file names."""
+    try:
+        with zipfile.ZipFile(path.with_suffix(".npz")) as archive:
+            if archive.comment == MARK:
+                return True
+            stored = {name.removesuffix(".npy") for name in archive.namelist()}
+        return stored == set(_named(tomllib.loads(path.read_text(encoding="utf-8"))))
+    except (OSError, ValueError, RecursionError, zipfile.BadZipFile):
+        return False
+
+
+def _named(value: object) -> Iterator[str]:
+    """The arrays of an npz file that the tables in `value` name."""
+    if isinstance(value, dict) and set(value) == {"npz"}:
+        yield str(value["npz"])
+    elif isinstance(value, dict | list):
+        for entry in value.values() if isinstance(value, dict) else value:
+            yield from _named(entry)
 
 
 def _entries(thing: Any, path: str, arrays: dict[str, Any]) -> Table:

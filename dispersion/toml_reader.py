@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import reprlib
-import zipfile
-import zlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from functools import cached_property, reduce
+from functools import reduce
 from inspect import Parameter, signature
 from operator import add
 from pathlib import Path
@@ -24,8 +22,10 @@ from dispersion.feedforward import FeedForward
 from dispersion.head import Head, Rotary
 from dispersion.kernel import Kernel
 from dispersion.normalisation import DyT, LayerNorm, Normalisation, RMSNorm
+from dispersion.stored import REAL, Arrays
 
 Table = dict[str, Any]
+NPZ = "an npz file of numbers beside the TOML file"
 KERNELS = [name for name, member in vars(Encodings).items() if isinstance(member, classmethod)]
 NORMS: dict[str, type[Normalisation]] = {norm.__name__: norm for norm in (LayerNorm, RMSNorm, DyT)}
 SCALARS: dict[str, tuple[tuple[type, ...], str]] = {
@@ -134,25 +134,19 @@ class Reader:
 
     def stored(self, path: str, name: object) -> NDArray:
         """The array `name` of the npz file."""
+        arrays = Arrays(self.file)
         with _within(path):
-            array = self.arrays.get(name) if isinstance(name, str) else None
-            if array is None or array.dtype.kind not in "iuf":
-                real = [key for key, value in self.arrays.items() if value.dtype.kind in "iuf"]
-                accepted = f"an array of real numbers in {self.file.name}: {', '.join(real) or 'there is none'}"
-                raise ArgumentError("name", reprlib.repr(name), accepted)
-        return array
-
-    @cached_property
-    def arrays(self) -> dict[str, NDArray]:
-        """What is in the npz file."""
-        try:
-            with np.load(self.file, allow_pickle=False) as stored:
-                return {name: stored[name] for name in stored.files}
-        except OSError as error:
-            got = reason(error)
-        except (ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            got = str(error)
-        raise ArgumentError("npz", f"{self.file.name!r} ({got})", "an npz file of numbers beside the TOML file")
+            try:
+                array = arrays.read(name) if isinstance(name, str) else None
+                if array is not None and array.dtype.kind in REAL:
+                    return array
+                real = arrays.names()
+            except OSError as error:
+                raise ArgumentError("npz", f"{self.file.name!r} ({reason(error)})", NPZ) from None
+            except ValueError as error:
+                raise ArgumentError("npz", f"{self.file.name!r} ({error})", NPZ) from None
+            accepted = f"an array of real numbers in {self.file.name}: {', '.join(real) or 'there is none'}"
+            raise ArgumentError("name", reprlib.repr(name), accepted)
 
 
 def _weights(

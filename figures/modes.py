@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispersion import ArgumentError, Block, Dispersion, Mode, dispersion_relation, fixed_points
+from dispersion.stored import read_numbers
 
 PICTURES = (".pdf", ".png", ".svg")
 MARGIN = 1e-12
@@ -104,9 +105,9 @@ def _state(given: str | None) -> NDArray | None:
     accepted = "numbers with commas between them, such as 0.1,0.2, or a .npy file of numbers"
     try:
         if given.endswith(".npy"):
-            return np.asarray(np.load(given, allow_pickle=False))
+            return read_numbers(given)
         return np.array([float(part) for part in given.split(",")])
-    except (OSError, ValueError, EOFError):
+    except (OSError, ValueError):
         raise ArgumentError("--state", repr(given), accepted) from None
 
 

@@ -99,6 +99,6 @@ def operator(error: Exception) -> str:
     return f"fused attention, {names[0]}" if names else one_line(error)
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """What `error` says, on one line."""
     return " ".join(str(error).split())[:200]

@@ -15,6 +15,7 @@ from torch import nn
 
 from dispersion import ArgumentError, Block, Chain
 from dispersion.errors import whole_number
+from dispersion.stored import read_numbers
 from models.adapters.network import Embedding, Network
 from models.check import Check, Map, check
 from models.convert import to_torch
@@ -63,10 +64,10 @@ class Subject:
             return self._named(given, kind, number), given
         try:
             if given.endswith(".npy"):
-                state = np.asarray(np.load(given, allow_pickle=False), dtype=np.float64)
+                state = np.asarray(read_numbers(given), dtype=np.float64)
             else:
                 state = np.array([float(part) for part in given.split(",")])
-        except (OSError, ValueError, EOFError):
+        except (OSError, ValueError):
             raise ArgumentError("--state", repr(given), NUMBERS) from None
         if state.ndim != 1 or (self.d is not None and len(state) != self.d):
             raise ArgumentError("--state", f"shape {state.shape}", f"({'d' if self.d is None else self.d},)")

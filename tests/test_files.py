@@ -2,7 +2,14 @@
 
 import dataclasses
 import inspect
+import io
+import os
+import subprocess
+import sys
 import tomllib
+import tracemalloc
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -26,6 +33,7 @@ from dispersion import (
 )
 from dispersion.encodings import relu_mlp
 from dispersion.files import LARGE, replacing
+from dispersion.stored import read_numbers
 from dispersion.toml_reader import KERNELS
 
 NUMBERS = st.floats(-1e300, 1e300) | st.sampled_from([0.0, -0.0, 5e-324, -2.2e-310, 0.1, 1e16, 1.7976931348623157e308])
@@ -376,6 +384,156 @@ def test_a_failed_save_leaves_the_old_files(tmp_path, random_block, monkeypatch)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+def test_an_npz_that_was_saved_with_no_block_stays(tmp_path, random_block):
+    """Whatever lies beside: another's arrays, no arrays at all, a link, a folder."""
+    path, arrays, large = tmp_path / "w.toml", tmp_path / "w.npz", random_block(1, n=LARGE + 1)
+    np.savez(arrays, mine=np.arange(3))
+    before = arrays.read_bytes()
+    for text in (None, "", "x = [", HEAD, HEAD + 'content = {npz = "yours"}\n'):
+        if text is not None:
+            path.write_text(text)
+        with pytest.raises(ArgumentError, match=r"path: got .*w\.toml' beside w\.npz"):
+            large.save(path)
+        assert (arrays.read_bytes(), path.read_text() if path.exists() else None) == (before, text)
+    random_block(0).save(path)  # needs no npz
+    assert arrays.read_bytes() == before
+    path.write_text(HEAD + 'content = {npz = "mine"}\n')  # a block's after all
+    large.save(path)
+    assert state_of(Block.load(path)) == state_of(large)
+    random_block(0).save(path)
+    large.save(path)
+    path.unlink()
+    large.save(path)
+    assert state_of(Block.load(path)) == state_of(large)
+    for stranger in (b"", b"PK", b"mine"):
+        arrays.write_bytes(stranger)
+        with pytest.raises(ArgumentError, match="not saved with a block"):
+            large.save(path)
+        assert arrays.read_bytes() == stranger
+    arrays.unlink()
+    arrays.mkdir()
+    with pytest.raises(ArgumentError, match="not saved with a block"):
+        large.save(path)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["w.npz", "w.toml"]
+
+
+@pytest.mark.parametrize("linked", ["w.toml", "w.npz"])
+@pytest.mark.parametrize("target", ["there", "nowhere"])
+def test_symbolic_links_are_neither_replaced_nor_followed(linked, target, tmp_path, random_block):
+    (tmp_path / "there").write_text("mine")
+    (tmp_path / linked).symlink_to(target)
+    with pytest.raises(ArgumentError, match=f"path: got .*{linked}', a symbolic link"):
+        random_block(1, n=LARGE + 1).save(tmp_path / "w.toml")
+    assert (tmp_path / linked).is_symlink()
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == sorted([linked, "there"])
+    assert (tmp_path / "there").read_text() == "mine"
+
+
+def test_many_who_save_to_one_path_all_end_well(tmp_path, random_block):
+    """Each with arrays of its own; what is there in the end is one of the blocks, whole."""
+    path, made = tmp_path / "w.toml", [random_block(seed, n=LARGE + 1) for seed in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda block: block.save(path), made * 3))
+    assert state_of(Block.load(path)) in [state_of(block) for block in made]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["w.npz", "w.toml"]
+
+
+SAVE = """
+import sys
+from dispersion import Block
+block = Block.load(sys.argv[1])
+for _ in range(20):
+    block.save(sys.argv[2])
+"""
+
+
+@pytest.mark.slow
+def test_many_processes_that_save_to_one_path_all_end_well(tmp_path, random_block):
+    path, made = tmp_path / "w.toml", [random_block(seed, n=LARGE + 1) for seed in range(4)]
+    for number, block in enumerate(made):
+        block.save(tmp_path / f"{number}.toml")
+    commands = [[sys.executable, "-c", SAVE, tmp_path / f"{number}.toml", path] for number in range(4)]
+    running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
+    assert [process.communicate()[1] for process in running] == [""] * 4
+    assert state_of(Block.load(path)) in [state_of(block) for block in made]
+
+
+def test_someone_who_holds_the_folder_does_not_hold_up_a_save_for_ever(tmp_path, random_block, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+    monkeypatch.setattr(dispersion.files, "PATIENCE", 3)
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    random_block(0).save(tmp_path / "w.toml")
+    os.close(descriptor)
+    assert (tmp_path / "w.toml").exists()
+
+
+def test_only_arrays_that_are_named_are_read(tmp_path):
+    """800 MB of zeros, in 800 kB, that no one asked for."""
+    np.savez_compressed(tmp_path / "block.npz", a=np.array([[2.0]]))
+    with zipfile.ZipFile(tmp_path / "block.npz", "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("b.npy", npy((10**7,)) + bytes(8 * 10**7))
+        archive.writestr("c.npy", b"no array")
+    tracemalloc.start()
+    try:
+        block = load(tmp_path, HEAD + 'content = {npz = "a"}\n')
+        assert tracemalloc.get_traced_memory()[1] < 10**7
+    finally:
+        tracemalloc.stop()
+    assert block.heads[0].content == [[2.0]]
+    with pytest.raises(ArgumentError, match=r"accepted: an array of real numbers in block\.npz: a, b$"):
+        load(tmp_path, HEAD + 'content = {npz = "c!"}\n')
+
+
+def npy(shape, dtype="<f8"):
+    """The first bytes of a .npy file of this shape, whatever follows."""
+    content = io.BytesIO()
+    np.lib.format.write_array_header_1_0(content, {"descr": dtype, "fortran_order": False, "shape": shape})
+    return content.getvalue()
+
+
+DAMAGED = {
+    "short": npy((4,)) + bytes(24),
+    "long": npy((4,)) + bytes(40),
+    "huge": npy((10**15,)) + bytes(8),
+    "overflow": npy((2**62, 2**62)) + bytes(8),
+    "negative": npy((-1,)) + bytes(8),
+    "header": b"\x93NUMPY\x01\x00\xff\xff" + b"(" * 65535,
+    "version": b"\x93NUMPY\x09\x00" + bytes(100),
+    "two": b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (1L,), }".ljust(128),
+    "empty": b"",
+    "pickle": b"cos\nsystem\n(S'true'\ntR.",
+}
+
+
+@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
+@pytest.mark.parametrize("kind", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
+def test_an_array_that_is_not_what_it_says_is_refused(content, kind, tmp_path, recwarn):
+    with zipfile.ZipFile(tmp_path / "block.npz", "w", kind) as archive:
+        archive.writestr("a.npy", content)
+    with pytest.raises(ArgumentError, match=r"head\[0\]\.content\.npz"):
+        load(tmp_path, HEAD + 'content = {npz = "a"}\n')
+    (tmp_path / "a.npy").write_bytes(content)
+    if content != DAMAGED["long"]:  # numpy lets be what follows an array
+        with pytest.raises(ValueError, match="."):
+            read_numbers(tmp_path / "a.npy")
+    assert not recwarn.list
+
+
+def test_numbers_of_a_file(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(3))
+    assert read_numbers(tmp_path / "a.npy").tolist() == [0, 1, 2]
+    with pytest.raises(OSError, match="No such file"):
+        read_numbers(tmp_path / "b.npy")
+    np.savez(tmp_path / "zip.npz", a=np.arange(3))
+    (tmp_path / "zip.npz").rename(tmp_path / "zip.npy")
+    np.save(tmp_path / "c.npy", np.array([1j]))
+    np.save(tmp_path / "o.npy", np.array([{}]), allow_pickle=True)
+    for name in ("zip", "c", "o"):
+        with pytest.raises(ValueError, match="."):
+            read_numbers(tmp_path / f"{name}.npy")
+
+
 def test_replacing_is_all_or_nothing(tmp_path):
     def fail():
         with replacing(tmp_path / "file") as temporary:
@@ -385,3 +543,18 @@ def test_replacing_is_all_or_nothing(tmp_path):
     with pytest.raises(RuntimeError):
         fail()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_replacing_writes_through_links_and_never_over_what_is_no_file(tmp_path):
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "link").symlink_to("file")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "null").symlink_to(os.devnull)
+    with replacing(tmp_path / "link") as temporary:
+        temporary.write_text("new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_text() == "new"
+    for name in ("folder", "null"):
+        with pytest.raises(OSError, match="directory|regular"), replacing(tmp_path / name):
+            pass
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "folder", "link", "null"]
