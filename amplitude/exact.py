@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from math import gcd
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +22,12 @@ NEUTRAL = 1e-9
 """A multiplier counts as unstable if |Λ| exceeds 1 by more than this."""
 SLIDING = 1e-5
 """Distance from 1 under which the multiplier of a translation is that of a pattern free to slide."""
+CLOSED = 1e-3
+"""Part of the first layer's displacement up to which a second one that undoes it makes a cycle."""
+HELD = 1e-2
+"""Part of a layer's displacement under which the lattice defect of a travelling wave must stay."""
+STEADFAST = 1e-3
+"""Relative change of R under iteration from which on a travelling wave counts as breathing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,12 +95,12 @@ class ExactState:
 
     @property
     def stable(self) -> bool:
-        """Whether no perturbation grows: |Λ| ≤ 1 + `NEUTRAL`.
+        """Whether no perturbation grows: |Λ| ≤ 1 + `NEUTRAL`; never said of a travelling wave that `breathes`.
 
         Of the two families of a standing wave, with a crest on a token and between two, the lattice makes one unstable
         to sliding, by O(R^{n−2}).
         """
-        return self.unstable == 0
+        return self.unstable == 0 and not self.breathes
 
     @cached_property
     def spectrum(self) -> Floats:
@@ -122,17 +130,49 @@ class ExactState:
         q = unwrapped(self.block.shape, own)[0][index]
         return float(np.pi - (np.pi + q @ self.drift) % (2 * np.pi)) + 0.0
 
-    @property
+    @cached_property
     def lattice_defect(self) -> float:
-        """max|F(T_p X) − T_{p+s} X| for p of a quarter, half and three quarters of a token: how far the tokens are
-        from being a continuum. A travelling wave of n tokens a period is exact up to this, O(R^{n−1})."""
+        """max|F(T_p X) − T_{p+s} X| for p of a quarter, half and three quarters of the step between two places where
+        the tokens are alike: how far they are from being a continuum. A travelling wave of n tokens a period is exact
+        up to this, O(R^{n−1})."""
         worst = 0.0
         for part in (0.25, 0.5, 0.75):
-            place = part * np.ones(len(self.drift))
+            place = part / self._copies
             moved = shift_matrix(self.block.shape, self.k, place) @ self.field
             ahead = shift_matrix(self.block.shape, self.k, place + self.drift) @ self.field
             worst = max(worst, float(np.abs(self.block.forward(moved) - ahead).max()))
         return worst
+
+    @property
+    def _copies(self) -> Floats:
+        """(D,) periods k/gcd(k, N) after which a wave repeats on tokens: it may be moved by the inverse of that."""
+        return np.array([max(k // gcd(k, n), 1) for k, n in zip(np.atleast_1d(self.k), self.block.shape, strict=True)])
+
+    @cached_property
+    def breathes(self) -> bool:
+        """Whether a travelling state is none: the tokens hold it, or R changes as it goes over them.
+
+        T_s is no symmetry of a short ring. Against every place where m ≤ 4 layers would lock on the tokens the drift
+        must show beyond the lattice defect, `HELD`; and where that, adding up for 1/(1 − |Λ|) layers, could change R,
+        the true map must leave R as it is, to `STEADFAST`.
+        """
+        if self.kind != "travelling":
+            return False
+        slide = np.array([np.abs(slide).max() for slide in slides_of(self.block.shape, self.k, self.field)])
+        steps = np.arange(1, 5)[:, None] * self._copies
+        off = (self.drift * steps - np.round(self.drift * steps)) / steps
+        defect = self.lattice_defect + np.finfo(float).eps * float(np.abs(self.field).max())
+        if defect > HELD * float(np.abs(off @ slide).min()):
+            return True
+        decay = max(1 - float(np.abs(self.critical).max(initial=0.0)), 1e-3)
+        if self.unstable or defect <= 0.1 * STEADFAST * decay * self.amplitude():
+            return False
+        x = self.field
+        for _ in range(int(4 / decay)):
+            x = self.block.forward(x)
+            if abs(spectrum(self.block.shape, x)[self.k] / self.amplitude() - 1) > STEADFAST:
+                return True
+        return False
 
 
 def find_state(
@@ -149,39 +189,61 @@ def find_state(
     kind : 'steady', 'alternating' or 'travelling'; by default what the first layer does to the dominant mode.
     drift : (D,) first guess of a travelling state's velocity in tokens per layer, a number on a ring; by default
         from the first layer. tolerance : largest |F(X) − X| accepted, relative to 1 + max|X|.
-    An ArgumentError says if Newton's method fails, or slides back to a homogeneous or steady state.
+    An ArgumentError says if Newton's method fails, slides back to a homogeneous or steady state, or finds a wave that
+    cannot travel on so few tokens, since they hold it or make it breathe; where no `kind` was given it is then sought
+    as a steady and an alternating state. F itself, applied once more, confirms what is returned.
     """
     if not isinstance(block, Block):
         raise ArgumentError("block", type(block).__name__, "a Block")
     x = field_of(block, start)
     if kind is not None and kind not in KINDS:
         raise ArgumentError("kind", repr(kind), "'steady', 'alternating' or 'travelling'")
-    guess, found = _first_layer(block, x)
-    kind = found if kind is None else kind
+    limit = real_number("tolerance", tolerance, positive=True) * (1 + float(np.abs(x).max()))
+    guess, kinds = _first_layer(block, x)
     if drift is not None:
         guess = frozen_array("drift", np.atleast_1d(drift), (len(block.shape),))
+    first, *others = kinds if kind is None else (kind,)
+    try:
+        return _state(block, x, first, guess, limit)
+    except ArgumentError:
+        for other in others:
+            with suppress(ArgumentError):
+                state = _state(block, x, other, guess, limit)
+                size = float(spectrum(block.shape, x)[state.k])
+                if state.k == dominant(block.shape, x) and size / 2 < state.amplitude() < 2 * size:
+                    return state
+        raise
+
+
+def _state(block: Block, x: Floats, kind: Kind, drift: Floats, limit: float) -> ExactState:
+    """The state of one `kind` near the field `x` (N, d), with max|F(X) − X| ≤ `limit`."""
     if kind == "travelling" and not circulant(block):
         raise ArgumentError("kind", "'travelling'", "a block whose attention depends on i − j alone, or another kind")
     problem = Problem.of(block, kind, x)
-    limit = real_number("tolerance", tolerance, positive=True) * (1 + float(np.abs(x).max()))
-    u, residual, steps = newton(partial(problem, block), problem.pack(x, guess), limit)
+    u, residual, steps = newton(partial(problem, block), problem.pack(x, drift), limit)
     if not residual <= limit and kind != "travelling":
         # a wave at no phase of its families, which the lattice draws there only slowly: begin on one
         for even in snapped(block, x):
             problem = Problem.of(block, kind, even)
-            u, residual, steps = newton(partial(problem, block), problem.pack(even, guess), limit)
+            u, residual, steps = newton(partial(problem, block), problem.pack(even, drift), limit)
             if residual <= limit:
                 break
+    state = state_of(block, problem, u, residual)
+    if residual <= limit:
+        residual = _mismatch(state)
+        state = replace(state, residual=residual)
     if not residual <= limit:
         got = f"a guess of |X| ≤ {np.abs(x).max():.3g}, max|F(X) − X| = {residual:.2g} after {steps} Newton steps"
         raise ArgumentError("start", got, f"a guess from which the {kind} state is reached")
-    state = state_of(block, problem, u, residual)
     if np.ptp(x, axis=0).max() > 1e-6 and np.ptp(state.field, axis=0).max() <= 1e-3 * np.ptp(x, axis=0).max():
         raise ArgumentError("start", "a guess that falls back to a homogeneous state", "a guess nearer to a pattern")
     if kind == "alternating":
         swing = np.abs(block.forward(state.field) - state.field).max()
         if swing <= 1e-3 * np.abs(block.forward(x) - x).max() or swing <= limit:
             raise ArgumentError("start", "a guess that falls back to a steady state", "a guess nearer to a cycle")
+    if state.breathes:
+        got = f"a wave that drifts {state.drift} tokens a layer, lattice defect {state.lattice_defect:.2g}: it breathes"
+        raise ArgumentError("start", got, "one that travels steadily over the tokens; iterate it, or find_oscillation")
     return state
 
 
@@ -191,28 +253,40 @@ def state_of(block: Block, problem: Problem, u: Floats, residual: float) -> Exac
     return ExactState(block, problem.kind, frozen(x.copy()), frozen(drift.copy()), residual)
 
 
+def _mismatch(state: ExactState) -> float:
+    """max|F(X) − X| by the map itself, of F∘F or against T_s X: `residual` as iteration would see it."""
+    block, x = state.block, state.field
+    image = block.forward(block.forward(x) if state.kind == "alternating" else x)
+    target = shift_matrix(block.shape, state.k, state.drift) @ x if state.kind == "travelling" else x
+    return float(np.abs(image - target).max())
+
+
 def field_of(block: Block, start: ArrayLike) -> Floats:
     """`start` as a field (N, d) of `block`; (N,) is accepted for d = 1."""
     shape = (block.n, block.d)
     return frozen_array("start", np.reshape(start, shape) if np.shape(start) == (block.n,) else start, shape)
 
 
-def _first_layer(block: Block, x: Floats) -> tuple[Floats, Kind]:
-    """The drift (D,) and the kind of state that one layer suggests, from the phase advance Ω of the dominant mode."""
+def _first_layer(block: Block, x: Floats) -> tuple[Floats, tuple[Kind, ...]]:
+    """The drift (D,) that one layer suggests, and the kinds of state, the likeliest first, from the phase advance Ω of
+    the dominant mode."""
     shape = block.shape
-    drift = np.zeros(len(shape))
-    state = ExactState(block, "steady", x, drift, 0.0)
-    if not np.any(state.k):
+    drift, k = np.zeros(len(shape)), dominant(shape, x)
+    if not np.any(k):
         far = np.abs(block.forward(x) + x).max() < np.abs(block.forward(x) - x).max()
-        return drift, "alternating" if far else "steady"
+        return drift, ("alternating" if far else "steady",)
+    image = block.forward(x)
+    if np.abs(block.forward(image) - x).max() <= CLOSED * np.abs(image - x).max():
+        return drift, ("alternating",)
     axes = tuple(range(len(shape)))
-    before, after = (np.fft.fftn(np.reshape(y, (*shape, -1)), axes=axes) for y in (x, block.forward(x)))
-    place = np.unravel_index(grid_index("k", state.k, shape), shape)
+    before, after = (np.fft.fftn(np.reshape(y, (*shape, -1)), axes=axes) for y in (x, image))
+    place = np.unravel_index(grid_index("k", k, shape), shape)
     ratio = np.vdot(before[place], after[place])
+    standing: tuple[Kind, Kind] = ("steady", "alternating") if ratio.real > 0 else ("alternating", "steady")
     if abs(ratio.imag) <= 1e-4 * abs(ratio):
-        return drift, "steady" if ratio.real > 0 else "alternating"
-    q = np.array(2 * np.pi * np.array(np.atleast_1d(state.k)) / np.array(shape))
-    return -np.angle(ratio) * q / (q @ q), "travelling"
+        return drift, standing[:1]
+    q = np.array(2 * np.pi * np.array(np.atleast_1d(k)) / np.array(shape))
+    return -np.angle(ratio) * q / (q @ q), ("travelling", *standing)
 
 
 def _eigenvalues(state: ExactState, matrix: NDArray) -> NDArray:

@@ -199,9 +199,10 @@ def projection(shape: tuple[int, ...], x: NDArray, mode: Mode) -> float:
 
 
 def snapped(block: Block, x: Floats) -> list[Floats]:
-    """The two fields nearest to the wave `x` (N, d), a little shifted, that a reflection of the ring leaves unchanged.
+    """The fields nearest to the wave `x` (N, d), a little shifted, at the phases where waves of its families are.
 
-    A wave of n tokens a period has a reflection where its phase is a multiple of π/n. Empty on a torus, or where
+    A wave of n tokens a period is even where its phase is a multiple of π/n, and is made so. For odd n a third family,
+    of an odd map, is odd at the multiples of π/2n between; there `x` is only shifted. Empty on a torus, or where
     reflections do not commute with `block`.
     """
     shape, k = block.shape, dominant(block.shape, x)
@@ -209,14 +210,19 @@ def snapped(block: Block, x: Floats) -> list[Floats]:
         return []
     (n,) = shape
     part = int(k if isinstance(k, int) else k[0])
-    q, step = 2 * np.pi * part / n, np.pi * gcd(part, n) / n
+    period = n // gcd(part, n)
+    between = 1 + period % 2
+    q, step = 2 * np.pi * part / n, np.pi / period / between
     wave = np.exp(-1j * q * np.arange(n)) @ x
     phase = float(np.angle(wave[np.abs(wave).argmax()]))
     fields = []
-    for nearest in sorted((np.floor(phase / step), np.ceil(phase / step)), key=lambda m: abs(m * step - phase)):
-        even = shift_matrix(shape, k, np.array([(phase - nearest * step) / q])) @ x
-        images = even[moves(shape, np.array([-1]))]
-        fields.append((even + images[np.abs(images - even).max(axis=(1, 2)).argmin()]) / 2)
+    near = int(np.floor(phase / step))
+    for nearest in sorted(range(near - between + 1, near + between + 1), key=lambda m: abs(m * step - phase)):
+        moved = shift_matrix(shape, k, np.array([(phase - nearest * step) / q])) @ x
+        if nearest % between == 0:
+            images = moved[moves(shape, np.array([-1]))]
+            moved = (moved + images[np.abs(images - moved).max(axis=(1, 2)).argmin()]) / 2
+        fields.append(moved)
     return fields
 
 
