@@ -48,7 +48,10 @@ def test_finite_depth_claims_fail_where_they_should(data):
     met = {claim.id: claim.met for claim in fig9.claims(xr.DataTree(broken))}
     assert met == {
         "fig9.finite_depth.error": False,
+        "fig9.finite_depth.error.plus_I_pos": False,
         "fig9.pearson.plus_I_pos": True,
+        "fig9.finite_depth.error.minus_I_pos": True,
         "fig9.pearson.minus_I_pos": False,
+        "fig9.finite_depth.error.engineered": True,
         "fig9.pearson.engineered": True,
     }

@@ -2,8 +2,8 @@
 
 a  scaling laws near onset;  b  amplitude over gain and kernel strength;  c  selected wavenumber over
 lobe separation and strength;  d  two-mode competition over kernel mixture and strength;
-Not in the paper: e  the travelling counterpart of b;  f  errors of normal forms of order 3, 5, 7 and of exact patterns
-on the points of b;  g  stable wavenumbers, a section through c;  h  exact stability over the map of d.
+Not in the paper: e  the travelling counterpart of b;  f  errors of normal forms of order 3 to 11 and of exact patterns
+at the points of b;  g  stable wavenumbers, a section through c;  h  exact stability over the map of d.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ def compute(quick: bool = False, progress: bool = False) -> xr.DataTree:
     """All panels: theory and simulation on the same grids.
 
     quick : 24×24 grids and fewer points per scaling law, instead of 100×100; progress : show bars.
-    The nodes are 'scaling/<series>', 'amplitude' (b), 'wavenumber' (c), 'competition' (d), 'travelling' (e), and, on
-    every third point of the full grids, 'beyond/…' (f, g, h); in each, theory and simulation share dimensions.
+    The nodes are 'scaling/<series>', 'amplitude' (b), 'wavenumber' (c), 'competition' (d), 'travelling' (e), and on the
+    same grids (every other row and column of the quick ones) 'beyond/…' (f, g, h); in each, theory and simulation
+    share dimensions.
     """
-    size, every = (24, 2) if quick else (100, 3)
+    size, every = (24, 2) if quick else (100, 1)
     nodes = {f"scaling/{name}": data for name, data in scaling(5 if quick else 13, progress)}
     nodes["amplitude"] = maps.amplitude(
         {"gain": np.linspace(0.1, 1.0, size), "strength": np.linspace(0.5, 4.0, size)}, progress
@@ -45,9 +46,9 @@ def compute(quick: bool = False, progress: bool = False) -> xr.DataTree:
     nodes["travelling"] = maps.travelling(
         {"gain": np.linspace(0.2, 1.7, size), "strength": np.linspace(0.5, 2.0, size)}, progress
     )
-    nodes["beyond/amplitude"] = beyond.amplitude_beyond(nodes["amplitude"], every)
+    nodes["beyond/amplitude"] = beyond.amplitude_beyond(nodes["amplitude"], every, progress)
     nodes["beyond/resonant"] = beyond.resonant(nodes["wavenumber"], 4 if quick else 16, progress)
-    nodes["beyond/wavenumber"] = beyond.wavenumber_beyond(nodes["wavenumber"], every)
+    nodes["beyond/wavenumber"] = beyond.wavenumber_beyond(nodes["wavenumber"], every, progress)
     nodes["beyond/band"] = beyond.stability_band(27 if quick else 53)
     nodes["beyond/competition"] = beyond.competition_beyond(nodes["competition"], every)
     return xr.DataTree.from_dict(nodes)

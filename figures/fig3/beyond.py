@@ -1,21 +1,30 @@
-"""Panels f, g, h: normal forms of order 7 and exact patterns over the simulated maps b, c, d (not in the paper)."""
+"""Panels f, g, h, not in the paper: higher normal forms and exact patterns over the simulated maps b, c, d."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import xarray as xr
+from numpy.random import SeedSequence
 from numpy.typing import NDArray
 
 from amplitude import balloon, normal_form
 from dispersion import Block, dispersion_relation
-from figures.fig3.blocks import SEED, SETTLED_MU, N, four_and_five, tanh_block, two_lobes
+from figures.fig3.blocks import SEED, SETTLED_MU, START, N, four_and_five, tanh_block, two_lobes
 from simulate import sweep
 
-ORDERS = (3, 5, 7)
+ORDERS = (3, 5, 7, 9, 11)
+K = 4
+"""Wavenumber of the pattern of b."""
+FAMILIES = (0.0, np.pi / 8)
+"""ψ of the two families of standing waves B cos(qj + ψ) of k = 4: a crest on a token, and one between two."""
+FAMILY_DEPTH, ONSET_DEPTH = 10_000, 1_000_000
+"""Layers from a start on each family; nearer to onset than SETTLED_MU, more."""
+OFF, KICK = 0.8, 1e-6
+"""Amplitude of that start and of the noise in it, in units of the exact amplitude."""
 RESONANT_DEPTH = 200_000
 BALLOON_STRENGTH = 2.5
-STEADY = 1e-10
-"""A state that changes by less than this part of itself in a layer has come to rest."""
 NEUTRAL = 2e-5
 """A multiplier up to 1 + NEUTRAL does not show within the 5000 layers of a simulation: e^{0.1}."""
 
@@ -25,45 +34,64 @@ def subgrid(data: xr.Dataset, every: int) -> xr.Dataset:
     return data.isel({dim: slice(None, None, every) for dim in data.status.dims[:2]})
 
 
-def amplitude_beyond(b: xr.Dataset, every: int) -> xr.Dataset:
-    """Amplitudes of normal forms of orders 3, 5, 7, and of the two exact families, on a part of the grid of b.
+def amplitude_beyond(b: xr.Dataset, every: int, progress: bool = False) -> xr.Dataset:
+    """Amplitudes of normal forms of the ORDERS, and of the two exact families with their stability, at the unstable
+    points of every `every`-th row and column of b; `simulated`, from a start on each family, judges the latter.
 
-    `moving` is the relative change of the simulated state in one more layer. `on_branch` says whether it has come to
-    rest (STEADY) with its phase settled on a family (arg B_k within 1e-3 of one), or the families do not differ; only
-    there can a simulation agree with an exact state to more than what it has still to go.
+    `exact`, `modulus`, `simulated` and `phase` are over (family): the amplitude and the largest multiplier of the exact
+    pattern; and the amplitude and the distance of arg B from ψ, in radians, that a start on the family has come to.
     """
     data = subgrid(b, every)
-    members, blocks = _members(
-        data.critical_modulus.values > 1 + SETTLED_MU, data, lambda gain, s: tanh_block(two_lobes(s), -gain)
-    )
-    shape = data.critical_modulus.shape
-    by_order = np.full((*shape, len(ORDERS)), np.nan)
-    for place, block in zip(members, blocks, strict=True):
-        relation = dispersion_relation(block)
-        form = normal_form(block, relation.leading(), max(ORDERS))
-        by_order[place] = [form.truncated(order).amplitude for order in ORDERS]
-    families = np.full((*shape, 2), np.nan)
-    families[tuple(np.transpose(members))] = balloon(blocks, ks=[4]).amplitude[:, 0]
-    moving = np.full(shape, np.nan)
-    for place, block in zip(members, blocks, strict=True):
-        x = data.state.values[place]
-        moving[place] = np.abs(block.forward(x) - x).max() / np.abs(x).max()
-    angle = 8 * data.critical_angle.values  # the lattice locks 8 arg B at k = 4
-    offset = np.stack([np.abs(np.angle(np.exp(1j * angle))), np.abs(np.angle(-np.exp(1j * angle)))], axis=-1)
-    near = np.take_along_axis(families, np.argmin(offset, axis=-1)[..., None], axis=-1)[..., 0]
-    alike = np.abs(families[..., 0] / families[..., 1] - 1) < 1e-7
-    dims = data.critical_modulus.dims
-    return data[["critical_modulus", "critical_amplitude"]].assign(
-        amplitude_order=((*dims, "order"), by_order),
-        order=list(ORDERS),
-        exact=(dims, near),
-        moving=(dims, moving),
-        on_branch=(dims, ((offset.min(axis=-1) < 8e-3) | alike) & (moving < STEADY)),
-    )
+    members, blocks = _members(data.critical_modulus.values > 1, data, lambda gain, s: tanh_block(two_lobes(s), -gain))
+    places, dims = tuple(np.transpose(members)), data.critical_modulus.dims
+    found = balloon(blocks, ks=[K], progress=progress)
+    exact, modulus = found.amplitude[:, 0], found.modulus[:, 0]
+    reached = [_from_family(blocks, exact[:, i], psi, progress) for i, psi in enumerate(FAMILIES)]
+    columns: dict[str, tuple[str, NDArray[np.float64]]] = {
+        "amplitude_order": ("order", _by_order(blocks)),
+        "exact": ("family", exact),
+        "modulus": ("family", modulus),
+        "simulated": ("family", np.stack([R for R, _ in reached], axis=1)),
+        "phase": ("family", np.stack([phase for _, phase in reached], axis=1)),
+    }
+    out = data[["critical_modulus"]].assign_coords(order=list(ORDERS), family=list(FAMILIES))
+    for name, (dim, values) in columns.items():
+        whole = np.full((*data.critical_modulus.shape, values.shape[1]), np.nan)
+        whole[places] = values
+        out[name] = ((*dims, dim), whole)
+    return out
+
+
+def _by_order(blocks: list[Block]) -> NDArray[np.float64]:
+    """(blocks, orders) the amplitude of the leading mode by normal forms of the ORDERS."""
+    forms = [normal_form(block, dispersion_relation(block).leading(), max(ORDERS)) for block in blocks]
+    return np.array([[form.truncated(order).amplitude for order in ORDERS] for form in forms])
+
+
+def _from_family(
+    blocks: list[Block], exact: NDArray[np.float64], psi: float, progress: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(blocks,) |B| and the distance of arg B from `psi` after a start at OFF times the `exact` amplitude of a family.
+
+    The noise of size KICK in the start grows where the family is unstable.
+    """
+    wave = 2 * OFF * np.cos(2 * np.pi * K / N * np.arange(N) + psi) + KICK * np.random.default_rng(SEED).normal(size=N)
+    onset = np.array([dispersion_relation(block).growth.max() < 1 + SETTLED_MU for block in blocks])
+    B = np.empty(len(blocks), dtype=complex)
+    for part, depth in ((onset, ONSET_DEPTH), (~onset, FAMILY_DEPTH)):
+        some = np.flatnonzero(part)
+        if len(some):
+            settings: dict[str, Any] = {"depth": depth, "start": exact[some, None] * wave, "progress": progress}
+            run = sweep(lambda point: blocks[point], {"point": some}, measure="state", **settings)
+            B[some] = np.fft.fft(run.state.values, axis=-1)[:, K] / N
+    period = N // K
+    return np.abs(B), np.abs(np.angle(np.exp(1j * period * (np.angle(B) - psi)))) / period
 
 
 def resonant(c: xr.Dataset, points: int, progress: bool) -> xr.Dataset:
-    """Points of c with k_c = 8, where 4q ≡ 0: simulated until the phase settles, against order 7 with lattice terms."""
+    """Points of c with k_c = 8, where 4q ≡ 0: from a phase on no family until it settles, against order 7 with lattice
+    terms.
+    """
     rows = np.argwhere((c.critical_wavenumber.values == 8) & (c.critical_modulus.values > 1 + 5 * SETTLED_MU))
     rows = rows[np.linspace(0, len(rows) - 1, min(points, len(rows))).astype(int)]
     separation, strength = c.separation.values[rows[:, 0]], c.strength.values[rows[:, 1]]
@@ -71,31 +99,62 @@ def resonant(c: xr.Dataset, points: int, progress: bool) -> xr.Dataset:
     def make(point: int) -> Block:
         return tanh_block(two_lobes(float(strength[point]), float(separation[point])), -0.6)
 
-    start = 1e-3 * np.random.default_rng(SEED).standard_normal((len(rows), N)) + 0.02 * np.cos(np.pi * np.arange(N) / 2)
+    generator = np.random.default_rng(SEED)
+    psi = generator.uniform(0, np.pi / 4, len(rows))  # 0 and π/4 are the families
+    wave = 0.02 * np.cos(np.pi * np.arange(N) / 2 + psi[:, None])
     numbers = np.arange(len(rows))
-    run = sweep(make, {"point": numbers}, depth=RESONANT_DEPTH, start=start, rng=SEED, progress=progress)
+    settings: dict[str, Any] = {"start": wave + START * generator.normal(size=wave.shape), "progress": progress}
+    run = sweep(make, {"point": numbers}, depth=RESONANT_DEPTH, rng=SEED, **settings)
     blocks = [make(int(p)) for p in numbers]
-    predicted = [normal_form(block, dispersion_relation(block).mode(8), 7).amplitude for block in blocks]
+    forms = [normal_form(block, dispersion_relation(block).mode(8), 7) for block in blocks]
     return xr.Dataset(
         {
             "amplitude": ("point", run.spectrum.sel(k=8).values),
             "wavenumber": ("point", run.wavenumber.values),
-            "predicted": ("point", predicted),
+            "start_phase": ("point", psi),
+            "phase": ("point", np.angle(np.fft.fft(run.state.values, axis=-1)[:, 8])),
+            "predicted": ("point", [form.amplitude for form in forms]),
+            "predicted_phase": (
+                "point",
+                [np.nan if (z := form.solution) is None else np.angle(z.z[0]) for form in forms],
+            ),
             "separation": ("point", separation),
             "strength": ("point", strength),
         }
     )
 
 
-def wavenumber_beyond(c: xr.Dataset, every: int) -> xr.Dataset:
-    """Whether the exact pattern of the observed wavenumber is stable, on a part of the grid of c."""
+def wavenumber_beyond(c: xr.Dataset, every: int, progress: bool = False) -> xr.Dataset:
+    """The wavenumbers with a stable exact pattern at every `every`-th row and column of c, and two forecasts of the one
+    among them that is seen.
+
+    `fastest` is the one that grows fastest; `first` the one that gets first from the start to its exact amplitude,
+    n_k = log(R_k/|B_k(0)|)/log|Λ_k| layers: what is decided by linear growth alone.
+    """
     data = subgrid(c, every)
-    observed, stable = data.wavenumber.values, np.full(data.wavenumber.shape, np.nan)
-    unstable = data.critical_modulus.values > 1 + SETTLED_MU
-    for k in np.unique(observed[unstable]):
-        members, blocks = _members(unstable & (observed == k), data, lambda gap, s: tanh_block(two_lobes(s, gap), -0.6))
-        stable[tuple(np.transpose(members))] = balloon(blocks, ks=[int(k)]).stable[:, 0] if k > 0 else False
-    return data[["wavenumber", "critical_wavenumber", "critical_modulus"]].assign(stable=(data.wavenumber.dims, stable))
+    unstable = data.critical_modulus.values > 1
+    members, blocks = _members(unstable, data, lambda gap, s: tanh_block(two_lobes(s, gap), -0.6))
+    found = balloon(blocks, progress=progress)
+    places, shape = tuple(np.transpose(members)), data.wavenumber.shape
+    growth = data.growth.values[places][:, found.ks]
+    points = np.ravel_multi_index(tuple(every * np.transpose(members)), c.wavenumber.shape)
+    seeds = (SeedSequence(SEED, spawn_key=(int(p),)) for p in points)  # as `sweep` draws its starts
+    start = np.array([START * np.random.default_rng(seed).standard_normal(N) for seed in seeds])
+    before = np.abs(np.fft.fft(start, axis=1))[:, found.ks] / N
+    reached = np.where(np.isnan(found.amplitude), 0.0, found.amplitude).max(axis=-1)
+    stable = found.stable
+    with np.errstate(divide="ignore", invalid="ignore"):
+        layers = np.where(stable, np.log(reached / before) / np.log(growth), np.inf)
+    every_k = np.zeros((*shape, data.sizes["k"]), dtype=bool)
+    every_k[(*(axis[:, None] for axis in places), found.ks[None])] = stable
+    forecasts = {"fastest": np.where(stable, growth, -np.inf).argmax(axis=1), "first": layers.argmin(axis=1)}
+    out = data[["wavenumber", "critical_wavenumber", "critical_modulus"]]
+    out = out.assign(stable=((*data.wavenumber.dims, "k"), every_k))
+    for name, columns in forecasts.items():
+        forecast = np.full(shape, -1)
+        forecast[places] = np.where(stable.any(axis=1), found.ks[columns], -1)
+        out[name] = (data.wavenumber.dims, forecast)
+    return out
 
 
 def stability_band(points: int) -> xr.Dataset:
@@ -110,7 +169,9 @@ def stability_band(points: int) -> xr.Dataset:
 
 
 def competition_beyond(d: xr.Dataset, every: int) -> xr.Dataset:
-    """Stability of the exact patterns of modes 4 and 5, on a part of the grid of d, and the regime it decides."""
+    """Stability of the exact patterns of modes 4 and 5, at every `every`-th row and column of d, and the regime that
+    it decides.
+    """
     data = subgrid(d, every)
     grows = data.mu.values > 0
     members, blocks = _members(grows.any(axis=-1), data, lambda w, s: tanh_block(four_and_five(w, s), -0.6))

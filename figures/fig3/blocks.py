@@ -10,6 +10,8 @@ N = 32
 CHI = 1.5
 DEPTH = 5000
 SEED = 0
+START = 1e-3
+"""Standard deviation of the noise from which maps start."""
 NEAR_ONSET = 1.05
 SETTLED_MU = 1e-3
 FEEDFORWARD = FeedForward.scalar("tanh", scale=-0.1)

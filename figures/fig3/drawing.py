@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 import xarray as xr
@@ -16,6 +17,7 @@ from figures.diagram.drawing import (
     draw_wavenumber,
     mark_misses,
 )
+from figures.fig3.assessment import STABLE
 from figures.style import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, panel_label
 
 MARKERS = {
@@ -73,23 +75,31 @@ def _draw_scaling(data: xr.DataTree, ax: Axes, quantities: tuple[str, ...], slop
 
 
 def _draw_errors(data: xr.Dataset, ax: Axes) -> None:
-    """Relative errors of predicted amplitudes against the distance to onset, with medians by decade thirds."""
-    data = data.where(data.moving < 1e-7)  # the others have not finished growing
+    """Relative errors of normal forms against the exact pattern of the stable family, and of that pattern against
+    simulations, over the distance to onset: medians, and 10 to 90 %."""
     mu = data.critical_modulus.values.ravel() - 1
+    stable = data.modulus <= 1 + STABLE
+    exact = data.exact.where(stable).max("family")
     series = {
-        f"order {int(order)}": data.amplitude_order.sel(order=order).values.ravel() for order in data.order.values
+        f"order {int(order)}": abs(data.amplitude_order.sel(order=order) / exact - 1).values.ravel()
+        for order in data.order.values
     }
-    series["exact"] = data.exact.where(data.on_branch == 1).values.ravel()
-    for (label, predicted), colour in zip(series.items(), (BLUE, ORANGE, VERMILION, PURPLE), strict=True):
-        error = np.maximum(np.abs(predicted / data.critical_amplitude.values.ravel() - 1), 1e-16)
-        ok = np.isfinite(error) & (mu > 0)
-        ax.loglog(mu[ok], error[ok], ".", color=colour, markersize=2, alpha=0.35, markeredgewidth=0, rasterized=True)
-        edges = np.geomspace(mu[ok].min(), mu[ok].max() * 1.001, 9)
-        bins = np.digitize(mu[ok], edges)
-        middle = [(np.exp(np.log(mu[ok][bins == b]).mean()), np.median(error[ok][bins == b])) for b in np.unique(bins)]
-        ax.loglog(*np.transpose(middle), color=colour, linewidth=1.2, label=label)
-    ax.set(xlabel=r"distance to onset $\mu$", ylabel="relative error of $R$", ylim=(1e-16, 10))
-    ax.legend(fontsize=6, loc="lower right", ncols=2)
+    series["exact"] = abs(data.simulated / data.exact - 1).where(stable).max("family").values.ravel()
+    colours = (BLUE, SKY, GREEN, ORANGE, VERMILION, PURPLE)
+    edges = np.geomspace(1e-3, mu.max() * 1.001, 15)
+    for (label, values), colour in zip(series.items(), colours, strict=True):
+        rows = []
+        for low, high in pairwise(edges):
+            part = values[(low <= mu) & (mu < high) & np.isfinite(values)]
+            if len(part):
+                rows.append((np.sqrt(low * high), *np.maximum(np.quantile(part, (0.1, 0.5, 0.9)), 1e-16)))
+        middle, tenth, median, most = np.transpose(rows)
+        ax.fill_between(middle, tenth, most, color=colour, alpha=0.18, linewidth=0)
+        ax.plot(middle, median, color=colour, linewidth=1.2, label=label)
+    ax.set(
+        xscale="log", yscale="log", xlabel=r"distance to onset $\mu$", ylabel="relative error of $R$", ylim=(1e-16, 30)
+    )
+    ax.legend(fontsize=6, loc="center", bbox_to_anchor=(0.5, 0.38), ncols=2, columnspacing=0.8, handlelength=1.2)
 
 
 def _draw_band(band: xr.Dataset, c: xr.Dataset, ax: Axes) -> None:

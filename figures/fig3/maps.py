@@ -13,7 +13,7 @@ from amplitude import competition
 from dispersion import Block, ExclusionError
 from figures.diagram.maps import competition_map, wave_map, wavenumber_map
 from figures.diagram.rest import Grid
-from figures.fig3.blocks import DEPTH, SEED, SETTLED_MU, N, four_and_five, one_lobe, tanh_block, two_lobes
+from figures.fig3.blocks import DEPTH, SEED, SETTLED_MU, START, N, four_and_five, one_lobe, tanh_block, two_lobes
 
 SETTINGS: dict[str, Any] = {"depth": DEPTH, "rng": SEED}
 
@@ -42,7 +42,7 @@ def wavenumber(grid: Grid, progress: bool) -> xr.Dataset:
     def make(separation: float, strength: float) -> Block:
         return tanh_block(two_lobes(strength, separation), -0.6)
 
-    data = wavenumber_map(make, grid, progress=progress, **SETTINGS)
+    data = wavenumber_map(make, grid, start=START, progress=progress, **SETTINGS)
     return data.assign(miss=(tuple(grid), _wavenumber_misses(data, make)))
 
 
