@@ -134,6 +134,19 @@ class Propagator(Spectrum):
             self._unfolded(_log(gain[:, 0]) + log_scale), self._unfolded(v[:, 0].conj()), self._unfolded(u[:, :, 0])
         )
 
+    def _magnitude(self) -> NDArray[np.float64]:
+        """(*shape) Σ_l ‖J_{L−1} … J_l‖ ‖J_{l−1} … J_0‖, what rounding in each layer is amplified to."""
+        half, _ = conjugate_pairs(self.shape)
+        first = [log_scale for _, log_scale in self._products()]
+        last, after, total = np.tile(np.eye(self.d, dtype=complex), (len(half), 1, 1)), np.zeros(len(half)), 0.0
+        for relation, before in zip(reversed(self.relations), reversed(first), strict=False):
+            total = total + _exp(before + after)
+            last = last @ relation.matrices.reshape(-1, self.d, self.d)[half]
+            size = np.linalg.norm(last, axis=(-2, -1))
+            size[size == 0] = 1.0
+            last, after = last / size[:, None, None], after + np.log(size)
+        return self._unfolded(total)
+
     def _products(self) -> Iterator[tuple[NDArray[np.complex128], NDArray[np.float64]]]:
         """(P, s) of the first 0 … L layers: products e^s P, (K, d, d) and (K,), for one wavenumber of each pair ±q."""
         half, _ = conjugate_pairs(self.shape)

@@ -5,18 +5,26 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dispersion.structured import components
+
 TOLERANCE = 1e-10
 """Relative size under which moduli count as equal, and phases and imaginary parts as zero."""
 
 
 def eigenvalues(matrices: NDArray[np.complex128]) -> NDArray[np.complex128]:
-    """(…, d) eigenvalues of complex `matrices` (…, d, d), unordered: in closed form for d ≤ 2."""
+    """(…, d) eigenvalues of complex `matrices` (…, d, d), unordered: in closed form for d ≤ 2, and where all are block
+    triangular in one order of the features those of the diagonal blocks.
+    """
     d = matrices.shape[-1]
     if d == 1:
         return matrices[..., 0].copy()
     if d == 2:
         return _two_by_two(matrices)
     stack: NDArray = matrices.reshape(-1, d, d)
+    parts = components((stack != 0).any(axis=0))
+    if len(parts) > 1:
+        blocks = [eigenvalues(stack[:, part[:, None], part]) for part in parts]
+        return np.concatenate(blocks, axis=-1).reshape(matrices.shape[:-1])
     if not stack.imag.any():
         stack = stack.real
     return np.linalg.eigvals(stack).astype(complex).reshape(matrices.shape[:-1])

@@ -10,6 +10,7 @@ need the whole matrix, or its action alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,14 +18,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from dispersion.block import Block, require_periodic
 from dispersion.eigen import eigenvalues, ranking
-from dispersion.errors import ArgumentError, frozen, real_number, whole_number
+from dispersion.errors import ArgumentError, frozen, whole_number
+from dispersion.memory import require
 from dispersion.relation import Dispersion
-
-BUDGET = 0.8
-"""Share of the available memory that is used unless told otherwise."""
+from dispersion.structured import EPSILON, components, conditioned, decays, moved, require_known, spectrum
 
 KRYLOV = 64
 """Least number of Arnoldi vectors."""
+
+PARTNERS = 1e-6
+"""Distance, in parts of the largest Λ, under which a right and a left vector belong to one Λ."""
 
 DENSE = 256
 """Size N·d up to which leading multipliers come from the dense Jacobian."""
@@ -38,11 +41,14 @@ class AttentionSpectrum:
     symbols : (N,) complex eigenvalues λ_k of A, repeated ones repeated.
     multipliers : (N, d) complex eigenvalues of C[I + ε_a λ_k M N_1], by decreasing modulus; the λ_k are ordered by
         the largest of theirs. All of them together are the spectrum of DF, also if A is not diagonalisable.
+    errors : (N,) how far those of each λ_k may be from the truth, by rounding: zero for a triangular A and d = 1, large
+        where A is far from normal.
     """
 
     attention: NDArray[np.float64]
     symbols: NDArray[np.complex128]
     multipliers: NDArray[np.complex128]
+    errors: NDArray[np.float64]
 
     @property
     def growth(self) -> NDArray[np.float64]:
@@ -51,26 +57,35 @@ class AttentionSpectrum:
 
     @property
     def stable(self) -> bool:
-        """Whether every perturbation decays: all |Λ| < 1 (Eq. 22)."""
-        return bool(self.growth.max() < 1)
+        """Whether every perturbation decays: all |Λ| < 1 (Eq. 22); an ExclusionError where `errors` leave it open."""
+        return decays(self.growth, self.errors)
 
 
 def attention_spectrum(block: Block, state: ArrayLike | None = None) -> AttentionSpectrum:
     """sp(DF) = ∪_k sp(C[I + ε_a λ_k M N_1]) at 1⊗`state` of a `block` with one head, λ_k those of A (Eqs. 5, 22).
 
     state : a, (d,), or a number for d = 1; zero by default. A may be any N×N weights, such as those of a head with
-    a bias; those of a triangular A are its diagonal, exactly. An ArgumentError refuses several heads.
+    a bias; of a block triangular A, in whatever order of the tokens, the diagonal blocks are diagonalised.
+    An ArgumentError refuses several heads, and the bytes of more than 80 % of the available memory.
     """
     parts = _linearised(block, state)
     if len(block.heads) != 1:
         accepted = "one head; full_jacobian or leading_multipliers for several"
         raise ArgumentError("block", f"{len(block.heads)} heads", accepted)
+    require("block", f"attention of {block.n:,}² weights and its spectrum", 8 * 10 * block.n**2)
     (attention,) = _attention(parts)
-    symbols = np.linalg.eigvals(attention)
-    multipliers = eigenvalues(symbols.astype(complex)[:, None, None] * parts.channels[0] + parts.pointwise)
+    symbols, doubt = spectrum(attention)
+    matrices = symbols[:, None, None] * parts.channels[0] + parts.pointwise
+    multipliers = eigenvalues(matrices)
     multipliers = np.take_along_axis(multipliers, ranking(multipliers, -np.angle(multipliers)), axis=-1)
+    sizes = np.linalg.norm(matrices, axis=(-2, -1))
+    # what moves λ moves C + λV, beside the rounding of the matrix itself
+    distance = doubt * np.linalg.norm(parts.channels[0]) + EPSILON * block.d * sizes
+    errors = moved(distance, sizes, conditioned(matrices)[1].min(axis=-1), block.d)
     order = ranking(multipliers[:, 0], -np.angle(multipliers[:, 0]))
-    return AttentionSpectrum(frozen(attention), frozen(symbols.astype(complex)[order]), frozen(multipliers[order]))
+    return AttentionSpectrum(
+        frozen(attention), frozen(symbols[order]), frozen(multipliers[order]), frozen(errors[order])
+    )
 
 
 def jacobian_memory(block: Block) -> int:
@@ -90,13 +105,8 @@ def full_jacobian(block: Block, state: ArrayLike | None = None, memory: float | 
     80 % of those available; an ArgumentError with the number refuses more before anything is allocated.
     """
     parts = _linearised(block, state)
-    _fit("block", f"a Jacobian of {block.n * block.d:,}²", jacobian_memory(block), memory)
-    jacobian = np.zeros((block.n, block.d, block.n, block.d))
-    token = np.arange(block.n)
-    jacobian[token, :, token, :] = parts.pointwise
-    for weights, channel in zip(_attention(parts), parts.channels, strict=True):
-        jacobian += weights[:, None, :, None] * channel[None, :, None, :]
-    return jacobian.reshape(block.n * block.d, block.n * block.d)
+    require("block", f"a Jacobian of {block.n * block.d:,}²", jacobian_memory(block), memory)
+    return _dense(parts, _attention(parts))
 
 
 def leading_multipliers(
@@ -106,29 +116,31 @@ def leading_multipliers(
 
     block : any heads, which need not commute. state : a, (d,), or a number for d = 1; zero by default.
     memory : the most bytes it may use, by default 80 % of those available; more is refused. rng : seed of the start.
-    Beyond N·d = 256 only the action of DF is used (Arnoldi), with the N×N weights of each head in memory. It may
-    count a repeated Λ too few times, and a Λ that is far from normal is found as well as its condition allows.
+
+    Tokens that attend to one another only one way, as under a causal mask, are taken apart: DF is block triangular in
+    some order of theirs, and its spectrum that of the diagonal blocks. Of a block of more than N·d = 256 only the
+    action of DF is used (Arnoldi), with the N×N weights of each head in memory; it may count a repeated Λ too few
+    times. An ExclusionError says where DF is so far from normal that rounding may move these Λ by 1e-4 of the largest.
     """
     parts, size = _linearised(block, state), block.n * block.d
     if whole_number("count", count, 1) > size:
         raise ArgumentError("count", count, f"1 … {size}, as many as DF has")
-    if size <= DENSE or count >= size - 1:
-        values = np.linalg.eigvals(full_jacobian(block, state, memory)).astype(complex)
-    else:
-        _fit("block", f"attention weights of {len(block.heads)} × {block.n:,}²", weights_memory(block), memory)
-        values = _arnoldi(parts, min(count + 1, size - 2), rng)  # one more, not to cut a complex pair
-    return values[ranking(values, -np.angle(values))[:count]]
-
-
-def available_memory() -> int:
-    """Bytes that can be allocated now, as the system reports them."""
-    try:
-        with open("/proc/meminfo") as lines:
-            return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration):
-        from os import sysconf
-
-        return sysconf("SC_PHYS_PAGES") * sysconf("SC_PAGE_SIZE") // 2
+    got = f"attention weights of {len(block.heads)} × {block.n:,}²"
+    require("block", got, weights_memory(block), memory)
+    attention = _attention(parts)
+    found = []
+    for tokens in components(np.any([weights != 0 for weights in attention], axis=0)):
+        within = attention if len(tokens) == block.n else [weights[np.ix_(tokens, tokens)] for weights in attention]
+        size = len(tokens) * block.d
+        if size <= DENSE or count >= size - 1:
+            require("block", f"a Jacobian of {size:,}²", 16 * size**2 + weights_memory(block), memory)
+            found.append(spectrum(_dense(parts, within)))
+        else:
+            found.append(_arnoldi(parts, within, min(count + 1, size - 2), rng))  # one more, not to cut a complex pair
+    values, errors = (np.concatenate(each) for each in zip(*found, strict=True))
+    places = ranking(values, -np.angle(values))[:count]
+    require_known(values, errors, places)
+    return values[places]
 
 
 def _linearised(block: Block, state: ArrayLike | None) -> Dispersion:
@@ -147,10 +159,23 @@ def _attention(parts: Dispersion) -> list[NDArray[np.float64]]:
     return [head.attention(seen) for head in parts.block.heads]
 
 
-def _arnoldi(parts: Dispersion, count: int, rng: int) -> NDArray[np.complex128]:
+def _dense(parts: Dispersion, attention: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """(n·d, n·d) I⊗C + Σ_h A_h ⊗ ε_a C M_h N_1 of `attention` weights (n, n) of each head."""
+    n, d = len(attention[0]), parts.block.d
+    jacobian, token = np.zeros((n, d, n, d)), np.arange(n)
+    jacobian[token, :, token, :] = parts.pointwise
+    for weights, channel in zip(attention, parts.channels, strict=True):
+        jacobian += weights[:, None, :, None] * channel[None, :, None, :]
+    return jacobian.reshape(n * d, n * d)
+
+
+def _arnoldi(
+    parts: Dispersion, attention: list[NDArray[np.float64]], count: int, rng: int
+) -> tuple[NDArray[np.complex128], NDArray[np.float64]]:
+    """(count,) leading Λ of DF of `attention` weights (n, n) of each head, and how far each may be from the truth."""
     from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs
 
-    attention, n, d = _attention(parts), parts.block.n, parts.block.d
+    n, d = len(attention[0]), parts.block.d
 
     def action(u: NDArray) -> NDArray:
         # u_i → C u_i + Σ_h Σ_j (A_h)_ij (ε_a C M_h N_1) u_j
@@ -158,21 +183,32 @@ def _arnoldi(parts: Dispersion, count: int, rng: int) -> NDArray[np.complex128]:
         heads = zip(attention, parts.channels, strict=True)
         return (u @ parts.pointwise.T + sum(weights @ u @ channel.T for weights, channel in heads)).ravel()
 
-    operator = LinearOperator((n * d, n * d), matvec=action, dtype=float)
+    def transposed(u: NDArray) -> NDArray:
+        u = u.reshape(n, d)
+        heads = zip(attention, parts.channels, strict=True)
+        return (u @ parts.pointwise + sum(weights.T @ u @ channel for weights, channel in heads)).ravel()
+
+    def largest(act: Callable[[NDArray], NDArray], start: NDArray) -> tuple[NDArray, NDArray]:
+        operator = LinearOperator((n * d, n * d), matvec=act, dtype=float)
+        values, vectors = eigs(operator, count, which="LM", v0=start, ncv=min(n * d, max(2 * count + 1, KRYLOV)))
+        return values, vectors
+
     start = np.random.default_rng(rng).normal(size=n * d)
     if not action(start).any():
-        return np.zeros(count, dtype=complex)
+        return np.zeros(count, dtype=complex), np.zeros(count)
     try:
-        basis = min(n * d, max(2 * count + 1, KRYLOV))
-        return eigs(operator, count, which="LM", v0=start, ncv=basis, return_eigenvectors=False)
+        values, right = largest(action, start)
+        # a normal DF has the same vectors on its left, and they are found at once
+        mates, left = largest(transposed, right.real.sum(axis=1) + 1e-3 / np.sqrt(n * d) * start)
     except ArpackNoConvergence as failure:
         got = f"{count}, of which {len(failure.eigenvalues)} converged"
         raise ArgumentError("count", got, "another count, or full_jacobian") from None
-
-
-def _fit(argument: str, what: str, needed: int, memory: float | None) -> None:
-    allowed = BUDGET * available_memory() if memory is None else real_number("memory", memory, positive=True)
-    if needed > allowed:
-        raise ArgumentError(
-            argument, f"{what} that needs {needed:,} bytes", f"at most {int(allowed):,} bytes (memory=)"
-        )
+    size = float(np.linalg.norm(parts.pointwise, 2) + sum(np.linalg.norm(each, 2) for each in parts.channels))
+    near = np.abs(values[:, None] - mates) <= PARTNERS * np.abs(values).max()
+    cosines = np.full(count, np.nan)
+    for k in np.flatnonzero(near.any(axis=1)):
+        basis, _ = np.linalg.qr(left[:, near[k]].conj())
+        cosines[k] = np.linalg.norm(basis.conj().T @ right[:, k])
+    # one that a cut left without a partner is taken to be like the worst that has one
+    cosines[np.isnan(cosines)] = np.nanmin(cosines) if near.any() else 0.0
+    return values, moved(n * d * EPSILON * size, size, cosines, n * d)

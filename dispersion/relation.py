@@ -14,6 +14,7 @@ from dispersion.eigen import TOLERANCE, eigenvalues, ranking
 from dispersion.errors import ArgumentError, frozen, whole_number
 from dispersion.grid import Wavenumber, conjugate_pairs, grid_index, grid_wavenumbers, wavenumber
 from dispersion.mode import Mode, eigenmode
+from dispersion.structured import EPSILON, conditioned, decays, moved
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,10 +68,31 @@ class Spectrum:
         """(*shape, d) arg Λ on the grid, radians per layer."""
         return np.angle(self.multipliers)
 
+    @cached_property
+    def errors(self) -> NDArray[np.float64]:
+        """(*shape) how far `growth` may be from the truth by rounding: large where J(q) is far from normal."""
+        matrices = self.matrices.reshape(-1, self.d, self.d)
+        values, cosines = conditioned(matrices)
+        sizes = np.linalg.norm(matrices, axis=(-2, -1))
+        distance = EPSILON * self.d * self._magnitude().reshape(-1)
+        spread = moved(distance[:, None], sizes[:, None], cosines, self.d)
+        moduli = np.abs(values)
+        # another multiplier may be the largest in truth
+        upper, lower = (moduli + spread).max(axis=-1), (moduli - spread).max(axis=-1)
+        growth = moduli.max(axis=-1)
+        return frozen(np.maximum(upper - growth, growth - lower).reshape(self.shape))
+
+    def _magnitude(self) -> NDArray[np.float64]:
+        """(*shape) size of what J(q) was added up from, of which rounding is a part."""
+        return np.linalg.norm(self.matrices, axis=(-2, -1))
+
     @property
     def stable(self) -> bool:
-        """Whether every mode decays: max_q ρ(J(q)) < 1 (Eq. 59), by more than rounding."""
-        return bool(self.growth.max() < 1 - TOLERANCE)
+        """Whether every mode decays: max_q ρ(J(q)) < 1 (Eq. 59), by more than rounding.
+
+        An ExclusionError says where J(q) is so far from normal that `errors` leave it open.
+        """
+        return decays(self.growth, self.errors, 1 - TOLERANCE)
 
     def leading(self) -> Mode:
         """The mode with the largest |Λ|; of equal ones, that with the smallest k."""

@@ -5,6 +5,7 @@ import pytest
 from exact import jacobian
 
 import dispersion.general as general
+import dispersion.memory as memory
 from dispersion import (
     Activation,
     ArgumentError,
@@ -162,10 +163,11 @@ class TestFullJacobian:
             ArgumentError, match=rf"^block: got .+ {needed:,} bytes; accepted: at most {needed - 1:,} bytes"
         ):
             full_jacobian(block, memory=needed - 1)
-        monkeypatch.setattr(general, "available_memory", lambda: int(needed / 0.8) - 2)
+        monkeypatch.setattr(memory, "SMALL", 0)
+        monkeypatch.setattr(memory, "available_memory", lambda: int(needed / 0.8) - 2)
         with pytest.raises(ArgumentError, match="^block: got a Jacobian"):
             full_jacobian(block)
-        monkeypatch.setattr(general, "available_memory", lambda: int(needed / 0.8) + 2)
+        monkeypatch.setattr(memory, "available_memory", lambda: int(needed / 0.8) + 2)
         full_jacobian(block)
         large = Block([Head(Kernel.uniform(400_000), 1.0)])  # 10¹² bytes and more
         monkeypatch.undo()
@@ -174,7 +176,7 @@ class TestFullJacobian:
                 refused(large)
 
     def test_available_memory_is_plausible(self):
-        assert 2**26 < general.available_memory() < 2**50
+        assert 2**26 < memory.available_memory() < 2**50
 
     @pytest.mark.parametrize("memory", [0, -1.0, np.nan, "much"])
     def test_bad_budgets(self, memory):
@@ -197,7 +199,7 @@ class TestLeadingMultipliers:
         everything = everything[np.argsort(-np.abs(everything))]
         dense = np.linalg.eigvals(full_jacobian(block, a))
         assert_same_spectrum(dense, everything, 1e-9)
-        monkeypatch.setattr(general, "full_jacobian", None)  # not to be called
+        monkeypatch.setattr(general, "spectrum", None)  # not to be called
         found = leading_multipliers(block, a, 8)
         assert found.shape == (8,)
         np.testing.assert_allclose(np.abs(found), np.abs(everything[:8]), rtol=1e-9)
