@@ -138,7 +138,11 @@ class Propagator(Spectrum):
         """(*shape) Σ_l ‖J_{L−1} … J_l‖ ‖J_{l−1} … J_0‖, what rounding in each layer is amplified to."""
         half, _ = conjugate_pairs(self.shape)
         first = [log_scale for _, log_scale in self._products()]
-        last, after, total = np.tile(np.eye(self.d, dtype=complex), (len(half), 1, 1)), np.zeros(len(half)), 0.0
+        last, after, total = (
+            np.tile(np.eye(self.d, dtype=complex), (len(half), 1, 1)),
+            np.zeros(len(half)),
+            np.zeros(len(half)),
+        )
         for relation, before in zip(reversed(self.relations), reversed(first), strict=False):
             total = total + _exp(before + after)
             last = last @ relation.matrices.reshape(-1, self.d, self.d)[half]

@@ -139,7 +139,7 @@ def leading_multipliers(
             found.append(_arnoldi(parts, within, min(count + 1, size - 2), rng))  # one more, not to cut a complex pair
     values, errors = (np.concatenate(each) for each in zip(*found, strict=True))
     places = ranking(values, -np.angle(values))[:count]
-    require_known(values, errors, places)
+    require_known("block", values, errors, places)
     return values[places]
 
 

@@ -22,6 +22,7 @@ from dispersion.chain import MEMORY, Chain, chain_attention, homogeneous_kernel,
 from dispersion.errors import ArgumentError
 from dispersion.kernel import Kernel
 from dispersion.open_spectrum import Symbol
+from dispersion.structured import require_known
 
 NEGLIGIBLE = 1e-30
 """Weights below this fraction of the largest of a kernel are left out of a symbol; at |z|^r ≪ 1e30 they do nothing."""
@@ -158,7 +159,8 @@ def chain_spectrum(chain: Chain, state: ArrayLike | None = None) -> NDArray[np.c
     state : a, (d,), or a number for d = 1; zero by default. Each sector is diagonalised as R^{-1}SR, R = diag(ρ^i)⊗1,
     over a grid of ρ, and of each eigenvalue the best conditioned copy is kept: eigenvalues of the unscaled matrix are
     wrong on long chains. Block triangular sectors are read off their diagonal. A periodic chain, whose spectrum is
-    that of J(q), and one too large are refused with an ArgumentError.
+    that of J(q), and one too large are refused with an ArgumentError; one whose leading Λ no scaling tells to 1e-4 of
+    their size, with an ExclusionError.
     """
     if not isinstance(chain, Chain):
         raise ArgumentError("chain", type(chain).__name__, "a Chain")
@@ -168,14 +170,20 @@ def chain_spectrum(chain: Chain, state: ArrayLike | None = None) -> NDArray[np.c
         )
     parts = []
     for sector in sectors(chain.block, chain.boundary, state):
-        values = sector.read(chain.n) if sector.triangular else _best_copies(sector, chain.n)
+        if sector.triangular:
+            values = sector.read(chain.n)
+        else:
+            values, errors = _best_copies(sector, chain.n)
+            require_known("chain", values, errors, np.array([np.abs(values).argmax()]))
         parts.append(sector.multipliers(values).ravel())
     spectrum = np.concatenate(parts)
     return spectrum[np.argsort(-np.abs(spectrum), kind="stable")]
 
 
-def _best_copies(sector: Sector, n: int) -> NDArray[np.complex128]:
-    """(n·m,) eigenvalues of `section(n)`: over all scalings, the copies of smallest condition number 1/|wᴴv|."""
+def _best_copies(sector: Sector, n: int) -> tuple[NDArray[np.complex128], NDArray[np.float64]]:
+    """(n·m,) eigenvalues of `section(n)` and their errors: over all scalings, the copies of smallest condition number
+    1/|wᴴv|.
+    """
     from scipy.linalg import eig
 
     values, errors, mine = [], [], []
@@ -190,15 +198,15 @@ def _best_copies(sector: Sector, n: int) -> NDArray[np.complex128]:
         errors.append(error)
         mine.append(np.tril(near).sum(axis=1))  # a multiple eigenvalue has several copies at one ρ
     pool, radius_of, rank = np.concatenate(values), np.concatenate(errors), np.concatenate(mine)
-    kept = np.empty(n * sector.m, dtype=complex)
+    kept, doubt = np.empty(n * sector.m, dtype=complex), np.empty(n * sector.m)
     count = 0
     for k in np.argsort(radius_of, kind="stable"):
         if rank[k] > (np.abs(kept[:count] - pool[k]) <= radius_of[k]).sum():
-            kept[count] = pool[k]
+            kept[count], doubt[count] = pool[k], radius_of[k]
             count += 1
             if count == kept.size:
                 break
-    return kept[:count]
+    return kept[:count], doubt[:count]
 
 
 def _weights_by_lag(kernel: Kernel, boundary: str) -> dict[int, float]:

@@ -91,8 +91,8 @@ def decays(growth: NDArray[np.float64], errors: NDArray[np.float64], below: floa
     raise ExclusionError("stable", got, "multipliers that float64 can tell from 1")
 
 
-def require_known(values: NDArray[np.complex128], errors: NDArray[np.float64], places: NDArray) -> None:
-    """Refuse multipliers `values` of a block of which those at `places` are not known to `TOLERANCE`.
+def require_known(argument: str, values: NDArray[np.complex128], errors: NDArray[np.float64], places: NDArray) -> None:
+    """Refuse eigenvalues `values` of `argument` of which those at `places` are not known to `TOLERANCE`.
 
     Others whose `errors` may make them larger than these count as well.
     """
@@ -100,5 +100,5 @@ def require_known(values: NDArray[np.complex128], errors: NDArray[np.float64], p
     rivals = sizes + errors >= sizes[places].min(initial=np.inf)
     worst = float(errors[rivals].max(initial=0.0))
     if worst > TOLERANCE * sizes.max(initial=0.0):
-        got = f"a Jacobian too far from normal: its multipliers are known to ±{worst:.2g}"
-        raise ExclusionError("block", got, f"an error of {TOLERANCE:g} at most; chain_spectrum for a Chain")
+        got = f"a Jacobian too far from normal, its multipliers known to ±{worst:.2g} only"
+        raise ExclusionError(argument, got, f"an error of at most {TOLERANCE:g} of the largest")
