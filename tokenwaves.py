@@ -2,37 +2,68 @@
 
 from __future__ import annotations
 
-import argparse
-import os
-import re
 import sys
-from collections.abc import Sequence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # what is imported here cannot be interrupted in one line
+    import argparse
+    from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line on `arguments`, those of the process if None; returns the exit status.
 
-    0 on success, 1 if the reader of the output went away, 2 if something asked for cannot be used, 130 if interrupted.
+    0 on success, 1 if the reader of the output went away, 2 if something asked for cannot be used or written, 130 if
+    interrupted. Errors are one line on standard error.
     """
-    options = _parser().parse_args(_joined(sys.argv[1:] if arguments is None else arguments))
     try:
-        status = int(options.action(options))
-        sys.stdout.flush()
-        return status
+        return _main(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:
-        print("tokenwaves: interrupted; what was finished is kept", file=sys.stderr)
-        return 130
+        status, line = 130, "interrupted; what was finished is kept"
     except BrokenPipeError:
-        # the reader, such as `head`, has seen enough; nothing is left to be flushed at the end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except ValueError as error:
-        from dispersion import ArgumentError
+        # the reader, such as `head`, has seen enough
+        status, line = 1, ""
+    except (ValueError, OSError, MemoryError) as error:
+        status, line = 2, f"error: {_reason(error)}"
+    from figures.streams import discard, say
 
-        if not isinstance(error, ArgumentError):
-            raise
-        print(f"tokenwaves: error: {error}", file=sys.stderr)
-        return 2
+    if line:
+        say(f"tokenwaves: {line}")
+    try:
+        sys.stdout.flush()
+    except (OSError, AttributeError):
+        discard(sys.stdout)
+    return status
+
+
+def _main(arguments: Sequence[str]) -> int:
+    from figures.streams import prepare
+
+    prepare()
+    try:
+        if any("\0" in argument for argument in arguments):
+            from dispersion import ArgumentError
+
+            raise ArgumentError("arguments", "a name with NUL in it", "names of files, and options")
+        options = _parser().parse_args(_joined(arguments))
+        return int(options.action(options))
+    finally:
+        sys.stdout.flush()
+
+
+def _reason(error: Exception) -> str:
+    """What the user is told of `error`, in one line; a ValueError that is none about a value given is raised."""
+    from dispersion import ArgumentError
+    from dispersion.errors import shown
+
+    if isinstance(error, MemoryError):
+        return f"memory: got {shown(str(error) or 'too little', str)}; accepted: a smaller problem"
+    if isinstance(error, OSError):
+        name = shown(error.filename, str) if error.filename else "output"
+        return f"{name}: got {shown(error.strerror or error, str).lower()}; accepted: a place that can be written to"
+    if not isinstance(error, ArgumentError):
+        raise error
+    return str(error)
 
 
 def _dispersion(options: argparse.Namespace) -> int:
@@ -52,6 +83,8 @@ def _dispersion(options: argparse.Namespace) -> int:
 
 def _derive(options: argparse.Namespace) -> int:
     """`tokenwaves derive`."""
+    import re
+
     from amplitude.symbolic import DERIVATIONS as NONLINEAR
     from dispersion import ArgumentError
     from dispersion.symbolic import DERIVATIONS as LINEAR
@@ -100,19 +133,6 @@ def _figures(options: argparse.Namespace) -> int:
     return 0
 
 
-class _Version(argparse.Action):
-    """`--version`, which looks the number up only when asked."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            print(f"tokenwaves {version('tokenwaves')}")
-        except PackageNotFoundError:
-            print("tokenwaves (not installed)")
-        parser.exit()
-
-
 def _joined(arguments: Sequence[str]) -> list[str]:
     """`arguments` with a state that starts with a minus joined to its option: argparse takes it for an option."""
     joined: list[str] = []
@@ -124,15 +144,16 @@ def _joined(arguments: Sequence[str]) -> list[str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    from figures.arguments import Parser, Version
+    from figures.diagram.command import add_phase_diagram
+
+    parser = Parser(
         prog="tokenwaves",
         description="Pattern formation in Transformers: theory, simulation and figures.",
         epilog="example: tokenwaves dispersion examples/travelling.toml --plot travelling.pdf",
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    parser.add_argument("--version", action=Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    from figures.diagram.command import add_phase_diagram
-
     _add_dispersion(commands)
     _add_derive(commands)
     _add_check(commands)

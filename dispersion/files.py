@@ -135,6 +135,9 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         os.replace(temporary, path)
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None  # not the name of the temporary file
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

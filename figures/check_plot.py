@@ -11,10 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from dispersion import ArgumentError
-from dispersion.files import replacing
 from dispersion.grid import conjugate_pairs, grid_wavenumbers
-from figures.modes_plot import UNDATED
+from figures.modes_plot import option_picture
 from figures.style import BLUE, DIVERGING, TWO_COLUMNS, VERMILION, centred, panel_label, style
 
 if TYPE_CHECKING:
@@ -22,18 +20,9 @@ if TYPE_CHECKING:
 
 
 def save_picture(checked: Check, path: Path, title: str) -> Path:
-    """Write the drawing of `checked` to `path`, .pdf, .png or .svg, the same bytes each time; returns `path`.
-
-    title : above the figure.
-    """
-    kind = path.suffix.lower()
-    try:
-        with style(), replacing(path) as temporary:
-            draw(checked, title).savefig(temporary, format=kind[1:], metadata=UNDATED[kind])
-    except OSError as error:
-        reason = (error.strerror or type(error).__name__).lower()
-        raise ArgumentError("--plot", f"{str(path)!r} ({reason})", "a file that can be written") from None
-    return path
+    """Write the drawing of `checked` to `path`, .pdf, .png or .svg; returns `path`. title : above the figure."""
+    with style():
+        return option_picture(draw(checked, title), path)
 
 
 def draw(checked: Check, title: str) -> Figure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from errno import EIO
 from pathlib import Path
 
 import xarray as xr
@@ -19,7 +20,10 @@ def write_text(text: str, path: Path) -> Path:
 def write_data(data: xr.Dataset | xr.DataTree, path: Path) -> Path:
     """Write `data` to `path` as netCDF-4, without dates; returns `path`."""
     with replacing(path) as temporary:
-        data.to_netcdf(temporary, engine="netcdf4")
+        try:
+            data.to_netcdf(temporary, engine="netcdf4")
+        except RuntimeError as error:  # what netCDF4 makes of a full disk
+            raise OSError(EIO, f"not written, {error}") from None
     return path
 
 

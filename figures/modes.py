@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dispersion import ArgumentError, Block, Dispersion, Mode, dispersion_relation, fixed_points
 from dispersion.stored import read_numbers
+from figures.streams import encodable
 
 PICTURES = (".pdf", ".png", ".svg")
 MARGIN = 1e-12
@@ -143,7 +144,8 @@ def _row(mode: dict[str, Any]) -> tuple[str, ...]:
 
 
 def aligned(rows: list[tuple[str, ...]]) -> list[str]:
-    """`rows` with their columns to the right."""
+    """`rows` with their columns to the right, as standard output can show them."""
+    rows = [tuple(map(encodable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  " + "  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
 

@@ -11,29 +11,25 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from dispersion import ArgumentError, Dispersion, Mode
-from dispersion.files import replacing
-from figures.style import BLUE, DIVERGING, GREY, ONE_COLUMN, VERMILION, centred, style
-
-UNDATED: dict[str, dict[str, None]] = {
-    ".pdf": {"CreationDate": None},
-    ".png": {"Software": None},
-    ".svg": {"Date": None},
-}
-"""The kinds of picture, and what to leave out of each so that the same data give the same bytes."""
+from dispersion.toml_reader import reason
+from figures.style import BLUE, DIVERGING, GREY, ONE_COLUMN, VERMILION, centred, style, write_picture
 
 
 def save_picture(relation: Dispersion, leading: Mode, path: Path, title: str) -> Path:
-    """Write the drawing of `relation` with its `leading` mode to `path`, .pdf, .png or .svg, the same bytes each time;
-    returns `path`. title : above the figure.
+    """Write the drawing of `relation` with its `leading` mode to `path`, .pdf, .png or .svg; returns `path`.
+
+    title : above the figure.
     """
-    kind = path.suffix.lower()
+    with style():
+        return option_picture(draw(relation, leading, title), path)
+
+
+def option_picture(figure: Figure, path: Path) -> Path:
+    """Write `figure` to the `path` that the option --plot gives; returns it."""
     try:
-        with style(), replacing(path) as temporary:
-            draw(relation, leading, title).savefig(temporary, format=kind[1:], metadata=UNDATED[kind])
+        return write_picture(figure, path)
     except OSError as error:
-        reason = (error.strerror or type(error).__name__).lower()
-        raise ArgumentError("--plot", f"{str(path)!r} ({reason})", "a file that can be written") from None
-    return path
+        raise ArgumentError("--plot", f"{str(path)!r} ({reason(error)})", "a file that can be written") from None
 
 
 def draw(relation: Dispersion, leading: Mode, title: str) -> Figure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,13 @@ _SETTINGS: Any = {
     "svg.hashsalt": "tokenwaves",
 }
 
+UNDATED: dict[str, dict[str, None]] = {
+    ".pdf": {"CreationDate": None},
+    ".png": {"Software": None},
+    ".svg": {"Date": None},
+}
+"""The kinds of picture, and what to leave out of each so that the same data give the same bytes."""
+
 
 @contextmanager
 def style() -> Iterator[None]:
@@ -135,15 +143,17 @@ def centred(values: ArrayLike, centre: float = 0.0, span: float | None = None) -
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write `figure` to `folder` as `name`.pdf and `name`.png, the same bytes each time; returns both paths.
+    """Write `figure` to `folder` as `name`.pdf and `name`.png; returns both paths. Call it within `style()`."""
+    return [write_picture(figure, folder / f"{name}.{kind}") for kind in ("pdf", "png")]
+
+
+def write_picture(figure: Figure, path: Path) -> Path:
+    """Write `figure` to `path`, of a kind in UNDATED, the same bytes each time; returns `path`.
 
     Call it within `style()`: fonts are embedded as that asks.
     """
-    undated = {"pdf": {"CreationDate": None}, "png": {"Software": None}}
-    written = []
-    for extension, metadata in undated.items():
-        path = folder / f"{name}.{extension}"
-        with replacing(path) as temporary:
-            figure.savefig(temporary, format=extension, metadata=metadata)
-        written.append(path)
-    return written
+    kind, drawn = path.suffix.lower(), BytesIO()
+    figure.savefig(drawn, format=kind[1:], metadata=UNDATED[kind])
+    with replacing(path) as temporary:
+        temporary.write_bytes(drawn.getvalue())
+    return path

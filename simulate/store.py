@@ -93,7 +93,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[str]:
         yield temporary
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, target)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # the latter is what netCDF4 makes of a full disk
         raise _unusable(target, error) from None
     finally:
         Path(temporary).unlink(missing_ok=True)
@@ -114,8 +114,8 @@ def _slabs(shape: tuple[int, ...]) -> Iterator[tuple[slice, int, int]]:
         yield slice(row, end), row * width, end * width
 
 
-def _unusable(target: Path, error: OSError) -> ArgumentError:
-    got = f"{str(target)!r} ({error.strerror or error})"
+def _unusable(target: Path, error: OSError | RuntimeError) -> ArgumentError:
+    got = f"{str(target)!r} ({getattr(error, 'strerror', None) or error})"
     return ArgumentError("path", got, "a path where a file can be written")
 
 
