@@ -130,7 +130,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
-        raise FileExistsError(errno.EEXIST, "a directory" if path.is_dir() else "not a regular file")
+        raise FileExistsError(errno.EEXIST, "a directory" if path.is_dir() else "not a regular file", str(path))
     temporary = path.with_name(f".{secrets.token_hex(8)}.part")
     try:
         yield temporary

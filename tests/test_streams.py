@@ -155,7 +155,7 @@ def test_a_folder_in_the_place_of_a_file(name, extension, tmp_path, capsys):
 def test_a_picture_in_the_place_of_a_folder(tmp_path, capsys):
     (tmp_path / "modes.png").mkdir()
     assert tokenwaves.main(["dispersion", ROTATING, "--plot", str(tmp_path / "modes.png")]) == 2
-    assert "is a directory" in one_line(capsys.readouterr().err)
+    assert "a directory" in one_line(capsys.readouterr().err)
 
 
 @POSIX
