@@ -50,7 +50,7 @@ def real_number(argument: str, value: object, *, positive: bool = False) -> floa
     accepted = "a finite positive number" if positive else "a finite number"
     try:
         number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ArgumentError(argument, shown(value), accepted) from None
     if not np.isfinite(number) or (positive and number <= 0):
         raise ArgumentError(argument, number, accepted)

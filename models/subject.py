@@ -26,6 +26,8 @@ from models.program import load_program
 
 TOKENS = 32
 """Number of tokens where the model does not say it."""
+MOST = 10_000
+"""The largest number of tokens or layers that may be asked for: every layer is run on d · N states of N tokens."""
 LARGEST = 2**32
 """Bytes that the d × d maps of all heads, as Blocks have them, may take."""
 MODELS = "a block .toml, a program .pt2, a checkpoint with --family NAME, or module:callable"
@@ -97,7 +99,7 @@ class Subject:
             return np.zeros(self.d)
         if self.embedding is None:
             raise ArgumentError("--state", f"{given!r} for a {self.kind}, which has no embedding", NUMBERS)
-        if kind == "token" and not number.isdecimal():
+        if kind == "token" and not (number.isdecimal() and len(number) < 20):
             raise ArgumentError("--state", repr(given), NUMBERS)
         try:
             return self.embedding.state(int(number) if kind == "token" else None, int(np.prod(self.shape)))
@@ -123,8 +125,8 @@ def subject(
     `load_program`.
     An ArgumentError names what cannot be used, options by their names on the command line.
     """
-    _at_least("--tokens", tokens, 2)
-    _at_least("--layers", layers, 1)
+    _between("--tokens", tokens, 2, MOST)
+    _between("--layers", layers, 1, MOST)
     suffix = Path(model).suffix.lower()
     if family is None and (suffix not in (".toml", ".pt2")) and ":" not in model:
         known = suffix in (".safetensors", ".bin", ".pt", ".pth")
@@ -144,9 +146,9 @@ def subject(
     return replace(found, boundary=boundary, blocks=None, chains=None)
 
 
-def _at_least(option: str, value: int | None, least: int) -> None:
-    if value is not None:
-        whole_number(option, value, least)
+def _between(option: str, value: int | None, least: int, most: int) -> None:
+    if value is not None and whole_number(option, value, least) > most:
+        raise ArgumentError(option, value, f"at most {most:,}")
 
 
 def _block(model: str, tokens: int | None, layers: int) -> Subject:

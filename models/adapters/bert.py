@@ -102,7 +102,7 @@ def _embedding(weights: Weights, settings: Settings, d: int | None) -> Embedding
 
 
 def _norm(weights: Weights, settings: Settings, name: str, d: int) -> LayerNorm:
-    eps = settings.get("layer_norm_eps", 1e-12)
+    eps = settings.number("layer_norm_eps", 1e-12)
     return LayerNorm(weights.take(f"{name}.weight", d), weights.take(f"{name}.bias", d), eps)
 
 

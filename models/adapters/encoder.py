@@ -48,7 +48,7 @@ def from_module(module: nn.Module) -> Network:
 
 
 def _norm(weights: Weights, settings: Settings, name: str, d: int) -> LayerNorm:
-    eps = settings.get("layer_norm_eps", 1e-5)
+    eps = settings.number("layer_norm_eps", 1e-5)
     return LayerNorm(weights.take(f"{name}.weight", d), weights.find(f"{name}.bias", d), eps)
 
 
@@ -66,7 +66,7 @@ def _layer(weights: Weights, settings: Settings, prefix: str) -> Layer:
         out=weights.take(f"{prefix}self_attn.out_proj.weight", d, d),
         attention_norm=_norm(weights, settings, f"{prefix}norm1", d),
         feedforward_norm=_norm(weights, settings, f"{prefix}norm2", d),
-        placement="pre" if bool(settings.get("norm_first")) else "post",
+        placement="pre" if settings.flag("norm_first") else "post",
         weight_in=weights.take(f"{prefix}linear1.weight", m, d),
         weight_out=weights.take(f"{prefix}linear2.weight", d, m),
         activation=activation_named(settings.get("activation", "relu")),

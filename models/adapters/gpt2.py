@@ -38,7 +38,7 @@ def gpt2(tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any]) -> Netw
 
 
 def _norm(weights: Weights, settings: Settings, name: str, d: int) -> LayerNorm:
-    eps = settings.get("layer_norm_epsilon", 1e-5)
+    eps = settings.number("layer_norm_epsilon", 1e-5)
     return LayerNorm(weights.take(f"{name}.weight", d), weights.take(f"{name}.bias", d), eps)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from dispersion import ArgumentError, RMSNorm
+from dispersion.errors import real_number
 from models.adapters.layer import Floats, Layer, activation_named
 from models.adapters.network import Embedding, Network
 from models.adapters.weights import Settings, Weights
@@ -28,7 +29,8 @@ def rotary(tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any]) -> Ne
     settings.refuse("model_type", *KINDS)
     settings.refuse("rope_scaling")
     settings.refuse("use_sliding_window", False)
-    if (window := settings.values.get("sliding_window")) and settings.values.get("model_type") == "mistral":
+    if settings.values.get("sliding_window") and settings.values.get("model_type") == "mistral":
+        window = settings.whole("sliding_window")
         weights.notes.append(f"the sliding window of {window} tokens is left out: exact for at most so many tokens")
     embedding = None
     if "embed_tokens.weight" in weights:
@@ -41,7 +43,7 @@ def rotary(tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any]) -> Ne
 
 
 def _norm(weights: Weights, settings: Settings, name: str, d: int) -> RMSNorm:
-    return RMSNorm(weights.take(f"{name}.weight", d), None, settings.get("rms_norm_eps", 1e-6))
+    return RMSNorm(weights.take(f"{name}.weight", d), None, settings.number("rms_norm_eps", 1e-6))
 
 
 def _layer(weights: Weights, settings: Settings, prefix: str) -> Layer:
@@ -63,7 +65,9 @@ def _layer(weights: Weights, settings: Settings, prefix: str) -> Layer:
         return weights.find(f"{prefix}{name}", *shape)
 
     biased = f"{prefix}self_attn.k_proj.bias" in weights
-    theta = float(settings.get("rope_theta", 10000.0))
+    theta = real_number("rope_theta", settings.number("rope_theta", 10000.0), positive=True)
+    with np.errstate(over="ignore"):  # infinite ones are refused with the layer
+        frequencies = theta ** (-2 * np.arange(size // 2) / size)
     return Layer(
         heads=heads,
         query=weights.take(f"{prefix}self_attn.q_proj.weight", width, d),
@@ -84,6 +88,6 @@ def _layer(weights: Weights, settings: Settings, prefix: str) -> Layer:
         bias_out=optional("mlp.down_proj.bias", d),
         weight_gate=optional("mlp.gate_proj.weight", m, d),
         bias_gate=optional("mlp.gate_proj.bias", m),
-        frequencies=theta ** (-2 * np.arange(size // 2) / size),
-        causal=bool(settings.get("is_causal", True)),
+        frequencies=frequencies,
+        causal=settings.flag("is_causal", True),
     )

@@ -59,7 +59,7 @@ def vit(tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any]) -> Netwo
     """
     weights, settings = Weights(tensors, "vit"), Settings(config)
     names = _TIMM if weights.names(r"blocks\.0\.") else _DINO if "encoder.layer.0.mlp.fc1.weight" in weights else _VIT
-    eps = float(settings.get("layer_norm_eps", 1e-12 if names is _VIT else 1e-6))
+    eps = settings.number("layer_norm_eps", 1e-12 if names is _VIT else 1e-6)
     settings = Settings({"num_attention_heads": settings.values.get("num_heads"), **settings.values})
     numbers = range(weights.count(rf"{re.escape(names['layer'])}\.(\d+)\."))
     layers = tuple(_layer(weights, settings, f"{names['layer']}.{number}.", names, eps) for number in numbers)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import reprlib
+import warnings
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,11 +16,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dispersion.errors import ArgumentError, whole_number
+from dispersion.errors import ArgumentError, real_number, shown, whole_number
 
 Floats = NDArray[np.float64]
 
+SAFE = "2.10"
+"""The first PyTorch whose reader of weights alone has no known way to run code of the file."""
 HALVES = (torch.float16, torch.bfloat16)
+NUMBERS = "float16, bfloat16, float32 or float64"
+DEEPEST = 4
+"""How many mappings deep in a checkpoint a state dict may lie."""
+MOST = 10_000
+"""The largest number of layers or heads that a setting may say."""
 NESTED = ("state_dict", "model_state_dict", "model", "module")
 """Names under which training scripts keep the state dict in a checkpoint."""
 
@@ -42,21 +52,29 @@ def read_tensors(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
         raise ArgumentError("checkpoint", f"{str(path)!r} (no such file)", "a .safetensors, .bin, .pt or .pth file")
     if path.suffix == ".safetensors":
         return _read_safetensors(path)
+    if torch.torch_version.TorchVersion(torch.__version__) < SAFE:
+        accepted = "a .safetensors file, or PyTorch 2.10 or newer: older ones can be made to run code of such a file"
+        raise ArgumentError("checkpoint", f"{path.name!r} with PyTorch {torch.__version__}", accepted)
+    _refuse_compressed(path)
     try:
-        content = torch.load(path, weights_only=True, map_location="cpu")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            content = torch.load(path, weights_only=True, map_location="cpu")
     except Exception as error:  # torch raises whatever its unpickler met
         first = re.split(r"[.\n]", str(error))[0].strip() or type(error).__name__
         accepted = "a state dict of tensors saved by torch.save, readable with weights_only=True"
         raise ArgumentError("checkpoint", f"{path.name!r} ({first})", accepted) from None
-    while isinstance(content, Mapping) and not _is_state(content):
-        inner = next((content[name] for name in NESTED if isinstance(content.get(name), Mapping)), None)
-        if inner is None:
+    for _ in range(DEEPEST):
+        if not isinstance(content, Mapping) or _is_state(content):
             break
-        content = inner
+        inner = (content[name] for name in NESTED if isinstance(content.get(name), Mapping))
+        content = next(inner, content)
     if not isinstance(content, Mapping) or not _is_state(content):
-        found = type(content).__name__ if not isinstance(content, Mapping) else f"keys {list(content)[:5]}"
+        found = (
+            type(content).__name__ if not isinstance(content, Mapping) else f"keys {reprlib.repr(list(content)[:5])}"
+        )
         raise ArgumentError("checkpoint", f"{path.name!r} with {found}", "a state dict: tensors by name")
-    return {str(name): value for name, value in content.items() if isinstance(value, torch.Tensor)}
+    return {name: value for name, value in content.items() if isinstance(name, str) and isinstance(value, torch.Tensor)}
 
 
 def read_config(path: str | os.PathLike[str], config: str | os.PathLike[str] | None = None) -> dict[str, Any]:
@@ -66,7 +84,7 @@ def read_config(path: str | os.PathLike[str], config: str | os.PathLike[str] | N
         return {}
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ArgumentError("config", f"{str(file)!r} ({type(error).__name__})", "a JSON file of settings") from None
     if not isinstance(content, dict):
         raise ArgumentError("config", f"{str(file)!r} with a {type(content).__name__}", "a JSON object of settings")
@@ -91,15 +109,32 @@ class Settings:
         return default if value is None else value
 
     def whole(self, name: str, default: int | None = None) -> int:
-        """The setting `name` as a whole number of at least 1, `default` as in `get`."""
-        return whole_number(name, self.get(name, default), 1)
+        """The setting `name` as a whole number from 1 to MOST, `default` as in `get`."""
+        value = whole_number(name, self.get(name, default), 1)
+        if value > MOST:
+            raise ArgumentError(name, value, f"at most {MOST:,}")
+        return value
+
+    def number(self, name: str, default: float) -> float:
+        """The setting `name` as a finite number, `default` as in `get`."""
+        value = self.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+            raise ArgumentError(name, shown(value), "a finite number")
+        return real_number(name, value)
+
+    def flag(self, name: str, default: bool | None = None) -> bool:
+        """The setting `name` as true or false, `default` as in `get`."""
+        value = self.get(name, default)
+        if not isinstance(value, bool):
+            raise ArgumentError(name, shown(value), "true or false")
+        return value
 
     def refuse(self, name: str, *allowed: Any) -> None:
         """Refuse the network if its setting `name` is there and none of those `allowed`."""
         value = self.values.get(name)
         if value is not None and value not in allowed:
             accepted = " or ".join(map(str, allowed)) or "a network without it"
-            raise ArgumentError("config", f"{name} = {value!r}", accepted)
+            raise ArgumentError("config", f"{name} = {shown(value)}", accepted)
 
 
 class Weights:
@@ -113,7 +148,7 @@ class Weights:
         prefix = _prefix(tensors, ANCHORS[family])
         if prefix is None:
             kin = [name for name, anchor in ANCHORS.items() if _prefix(tensors, anchor) is not None]
-            got = f"tensors of {' or '.join(kin)}" if kin else f"tensors such as {sorted(tensors)[:3]}"
+            got = f"tensors of {' or '.join(kin)}" if kin else f"tensors such as {reprlib.repr(sorted(tensors)[:3])}"
             raise ArgumentError("family", f"{family!r} for {got}", kin[0] if kin else f"a {family} checkpoint")
         self.prefix = prefix
         self._tensors = {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}
@@ -133,8 +168,9 @@ class Weights:
 
     def count(self, pattern: str) -> int:
         """1 + the largest number that `pattern`, with one group of digits, finds in a name."""
-        numbers = [int(found[1]) for name in self._tensors if (found := re.match(pattern, name))]
-        return 1 + max(numbers, default=-1)
+        numbers = [found[1] for name in self._tensors if (found := re.match(pattern, name))]
+        # no network has so many layers: `finish` refuses what is left
+        return 1 + max((int(number) for number in numbers if len(number) < len(str(MOST))), default=-1)
 
     def take(self, name: str, *shape: int | None) -> Floats:
         """The tensor `name` in float64, of this `shape` (None: any size); an ArgumentError says if it is not there."""
@@ -144,10 +180,10 @@ class Weights:
             )
         tensor = self._tensors[name]
         self._left.discard(name)
-        if not tensor.dtype.is_floating_point or tensor.element_size() < 2:
-            got = f"{self.prefix}{name} of {str(tensor.dtype)[6:]}"
-            raise ArgumentError("checkpoint", got, "float16, bfloat16, float32 or float64")
-        array = tensor.detach().to("cpu", torch.float64).numpy()
+        kind = _unusual(tensor)
+        if kind is not None:
+            raise ArgumentError("checkpoint", f"{self.prefix}{name} {kind}", NUMBERS)
+        array = tensor.detach().resolve_neg().to(torch.float64).numpy()
         fits = array.ndim == len(shape) and all(
             want in (None, size) for want, size in zip(shape, array.shape, strict=True)
         )
@@ -169,6 +205,35 @@ class Weights:
             more = f" and {len(left) - 1} more" if len(left) > 1 else ""
             accepted = f"layers of a plain {self.family} network, which have no such weight"
             raise ArgumentError("checkpoint", f"{self.prefix}{left[0]}{more}", accepted)
+
+
+def _unusual(tensor: torch.Tensor) -> str | None:
+    """What keeps `tensor` from being numbers in memory, as many as it says; None if it is such."""
+    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
+        return f"that is {'quantised' if tensor.is_quantized else 'nested' if tensor.is_nested else 'sparse'}"
+    if not tensor.dtype.is_floating_point or tensor.element_size() < 2:
+        return f"of {str(tensor.dtype)[6:]}"
+    if tensor.device.type != "cpu":
+        return f"on the device {tensor.device.type}, without numbers"
+    if tensor.numel() == 0 or tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+        return f"of shape {tuple(tensor.shape)}, more or less than it stores"
+    return None
+
+
+def _refuse_compressed(path: Path) -> None:
+    """Refuse a zip file whose members are compressed or overlap: torch.save writes none, and they may swell."""
+    try:
+        with path.open("rb") as file:
+            if file.read(2) != b"PK":
+                return
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+    except Exception as error:  # whatever the archive says
+        first = str(error) or type(error).__name__
+        raise ArgumentError("checkpoint", f"{path.name!r} ({first})", "a file that torch.save wrote") from None
+    stored = all(info.compress_type == zipfile.ZIP_STORED for info in members)
+    if not stored or sum(info.file_size for info in members) > path.stat().st_size:
+        raise ArgumentError("checkpoint", f"{path.name!r}, compressed", "a file that torch.save wrote")
 
 
 def _is_state(content: Mapping[Any, Any]) -> bool:
