@@ -116,10 +116,10 @@ class Settings:
         return value
 
     def number(self, name: str, default: float) -> float:
-        """The setting `name` as a finite number, `default` as in `get`."""
+        """The setting `name` as a finite number ≥ 0, `default` as in `get`."""
         value = self.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-            raise ArgumentError(name, shown(value), "a finite number")
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or value < 0:
+            raise ArgumentError(name, shown(value), "a finite number ≥ 0")
         return real_number(name, value)
 
     def flag(self, name: str, default: bool | None = None) -> bool:
