@@ -6,10 +6,12 @@ i − j has a dispersion relation. The diagonal is one displacement and would fl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dispersion.errors import ArgumentError, frozen_array, real_number, whole_number
+from dispersion.errors import ArgumentError, flag, frozen_array, instance, real_number, whole_number
 from dispersion.grid import grid_lags, positions
 from dispersion.kernel import Kernel
 
@@ -69,7 +71,7 @@ def toeplitz_part(logits: ArrayLike, shape: tuple[int, ...] | None = None, perio
     logits, shape = _square(logits, shape)
     size = np.array(shape)
     means = _means(logits.ravel(), _displacement(shape, periodic).ravel())
-    if periodic:
+    if flag("periodic", periodic):
         return Kernel(means.reshape(shape))
     lags = grid_lags(shape).reshape(*shape, len(shape)) + size - 1
     return Kernel(means.reshape(2 * size - 1)[tuple(np.moveaxis(lags, -1, 0))])
@@ -81,7 +83,9 @@ def _square(logits: ArrayLike, shape: tuple[int, ...] | None) -> tuple[Floats, t
     n = len(logits)
     if logits.shape != (n, n) or n < 2:
         raise ArgumentError("logits", f"shape {logits.shape}", "(N, N), 2 tokens or more")
-    sizes = (n,) if shape is None else tuple(whole_number("shape", size, 1) for size in shape)
+    sizes = (
+        (n,) if shape is None else tuple(whole_number("shape", size, 1) for size in instance("shape", shape, Sequence))
+    )
     if np.prod(sizes) != n:
         raise ArgumentError("shape", sizes, f"the shape of a grid of {n} tokens")
     return logits, sizes
@@ -89,7 +93,7 @@ def _square(logits: ArrayLike, shape: tuple[int, ...] | None) -> tuple[Floats, t
 
 def _displacement(shape: tuple[int, ...], periodic: bool) -> NDArray[np.int64]:
     """(N, N) number of the displacement of each pair: in a box of `shape` if `periodic`, else of 2·`shape` − 1."""
-    token, size = positions(shape), np.array(shape)
+    token, size, periodic = positions(shape), np.array(shape), flag("periodic", periodic)
     lag = token[:, None, :] - token[None, :, :]
     box, lag = (size, lag % size) if periodic else (2 * size - 1, lag + size - 1)
     return np.ravel_multi_index(tuple(np.moveaxis(lag, -1, 0)), tuple(box))

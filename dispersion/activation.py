@@ -15,7 +15,7 @@ import numpy as np
 from numpy.polynomial import Polynomial
 from numpy.typing import ArrayLike, NDArray
 
-from dispersion.errors import ArgumentError, frozen_array, whole_number
+from dispersion.errors import ArgumentError, choice, frozen_array, number_array, real_array, whole_number
 
 Series = list[NDArray]
 
@@ -32,14 +32,16 @@ class Activation:
     coefficients: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.name not in FUNCTIONS:
-            raise ArgumentError("activation", repr(self.name), ", ".join(FUNCTIONS))
-        if (self.name == "polynomial") != bool(self.coefficients):
+        choice("activation", self.name, FUNCTIONS)
+        given = real_array("coefficients", self.coefficients).size
+        if (self.name == "polynomial") != bool(given):
             raise ArgumentError("coefficients", self.coefficients, "numbers for 'polynomial' and only for it")
+        coefficients = frozen_array("coefficients", self.coefficients, (None,)).tolist() if given else ()
+        object.__setattr__(self, "coefficients", tuple(coefficients))
 
     def __call__(self, y: ArrayLike) -> NDArray:
         """φ(y), elementwise; `y` real or complex, its shape kept."""
-        return FUNCTIONS[self.name].value(np.asarray(y), self.coefficients)
+        return FUNCTIONS[self.name].value(number_array("y", y), self.coefficients)
 
     def taylor(self, y: ArrayLike, order: int) -> NDArray:
         """(…, order+1) Taylor coefficients φ⁽ⁿ⁾(y)/n! at each point of `y` (…).
@@ -47,7 +49,7 @@ class Activation:
         ReLU has none beyond the first, and no first at y = 0; its square has none beyond the first at y = 0: refused
         with an ArgumentError.
         """
-        y = np.asarray(y) * 1.0
+        y = number_array("y", y)
         series = FUNCTIONS[self.name].series(y, whole_number("order", order, 0), self.coefficients)
         return np.stack([np.broadcast_to(term, y.shape) for term in series], axis=-1)
 
@@ -99,7 +101,7 @@ class Activation:
     @classmethod
     def polynomial(cls, coefficients: ArrayLike) -> Activation:
         """φ(y) = c1 y + c2 y² + …, `coefficients` (c1, c2, …)."""
-        return cls("polynomial", tuple(map(float, frozen_array("coefficients", coefficients, (None,)))))
+        return cls("polynomial", coefficients)  # type: ignore[arg-type]
 
     @classmethod
     def of(cls, activation: Activation | str) -> Activation:

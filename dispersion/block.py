@@ -17,7 +17,7 @@ from os import PathLike
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dispersion.errors import ArgumentError, frozen, frozen_array, real_number
+from dispersion.errors import ArgumentError, choice, frozen, frozen_array, number_array, real_array, real_number
 from dispersion.feedforward import FeedForward
 from dispersion.head import Head, optional_vector
 from dispersion.normalisation import Normalisation
@@ -53,7 +53,7 @@ class Block:
         placement: str = "pre",
         attention_bias: ArrayLike | None = None,
     ) -> None:
-        if not isinstance(heads, Sequence):
+        if not isinstance(heads, Sequence) or isinstance(heads, str):
             raise ArgumentError("heads", type(heads).__name__, "a sequence of one Head or more")
         heads = tuple(heads)
         if not heads or not all(isinstance(head, Head) for head in heads):
@@ -73,8 +73,7 @@ class Block:
                 raise ArgumentError(name, type(part).__name__, f"a {kind.__name__} or None")
             if part is not None and part.d != d:
                 raise ArgumentError(name, f"d = {part.d}", f"d = {d} as in the heads")
-        if placement not in ("pre", "post"):
-            raise ArgumentError("placement", repr(placement), "'pre' or 'post'")
+        choice("placement", placement, ("pre", "post"))
         set_field = object.__setattr__
         set_field(self, "heads", heads)
         set_field(self, "feedforward", feedforward)
@@ -182,7 +181,8 @@ class Block:
         """`a` as a (d,) array: zero for None; a number is accepted for d = 1."""
         if a is None:
             return frozen(np.zeros(self.d))
-        return frozen_array("state", np.reshape(a, 1) if self.d == 1 and np.ndim(a) == 0 else a, (self.d,))
+        state = real_array("state", a)
+        return frozen_array("state", state.reshape(1) if self.d == 1 and state.ndim == 0 else state, (self.d,))
 
     def _feedforward(self, y: NDArray) -> NDArray:
         return np.zeros_like(y) if self.feedforward is None else self.feedforward(y)
@@ -191,7 +191,7 @@ class Block:
         return np.zeros((self.d, self.d)) if self.feedforward is None else self.feedforward.jacobian(y)
 
     def _states(self, x: ArrayLike) -> tuple[NDArray, bool]:
-        x = np.asarray(x)
+        x = number_array("x", x)
         if x.ndim >= 2 and x.shape[-2:] == (self.n, self.d):
             return x, False
         if self.d == 1 and x.ndim >= 1 and x.shape[-1] == self.n:

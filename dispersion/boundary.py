@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dispersion.block import Block
 from dispersion.edges import boundary_modes
-from dispersion.errors import ArgumentError
+from dispersion.errors import ArgumentError, shown, whole_number
 from dispersion.open_spectrum import bulk_maximum, bulk_set
 from dispersion.sectors import Sector, sectors
 
@@ -81,8 +81,12 @@ def stability(
     middle pair of d(p+s) roots, derived only (`Verdict.proven`). The chain is the limit n → ∞ at fixed lags: those
     the kernels carry. An ArgumentError names an argument that cannot be used or a problem too large.
     """
-    if boundary not in ("open", "causal"):
-        raise ArgumentError("boundary", repr(boundary), "'open' or 'causal'; a periodic chain has dispersion_relation")
+    if not isinstance(boundary, str) or boundary not in ("open", "causal"):
+        accepted = "'open' or 'causal'; a periodic chain has dispersion_relation"
+        raise ArgumentError("boundary", shown(boundary), accepted)
+    whole_number("points", points, 2)
+    if tokens is not None:
+        whole_number("tokens", tokens, 2)
     parts = sectors(block, boundary, state)
     periodic, wavenumber = max((_periodic(part) for part in parts), key=lambda pair: pair[0])
     bulks, leaders, modes = [], [], []

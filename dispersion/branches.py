@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dispersion.errors import ArgumentError, frozen, whole_number
+from dispersion.errors import ArgumentError, choice, frozen, real_array, whole_number
 from dispersion.kernel import symbol_at
 from dispersion.mode import DEFECTIVE
 from dispersion.relation import Dispersion
@@ -122,8 +122,7 @@ class Branches:
             "growth": (np.abs(self.multipliers), 1.0, r"growth $|\Lambda|$"),
             "phase": (self.phases, 0.0, r"phase $\omega$ (rad/layer)"),
         }
-        if quantity not in drawn:
-            raise ArgumentError("quantity", repr(quantity), "'growth' or 'phase'")
+        choice("quantity", quantity, drawn)
         ax = plt.gca() if ax is None else ax
         values, level, label = drawn[quantity]
         steps = np.linalg.norm(np.diff(self._vectors(), axis=0), axis=-1)
@@ -183,7 +182,7 @@ def _path(shape: tuple[int, ...], q: ArrayLike | None) -> NDArray[np.float64]:
     D = len(shape)
     if q is None and D == 1:
         return np.linspace(0, np.pi, 8 * shape[0] + 1)
-    path = np.array(np.nan if q is None else q, dtype=float)
+    path = np.array(np.nan if q is None else real_array("q", q))
     if path.ndim != min(D, 2) or path.shape[1:] != (D,) * (D > 1) or not path.size or not np.isfinite(path).all():
         wanted = "(Q,)" if D == 1 else f"(Q, {D})"
         raise ArgumentError("q", f"shape {path.shape}", f"finite wavenumbers of shape {wanted}")

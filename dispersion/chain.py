@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion.block import Block
-from dispersion.errors import ArgumentError, frozen, real_number, whole_number
+from dispersion.errors import ArgumentError, choice, frozen, instance, number_array, real_number, whole_number
 from dispersion.head import Head, softmax
 from dispersion.kernel import Kernel
 
@@ -54,8 +54,7 @@ class Chain:
     def __post_init__(self) -> None:
         require_chain(self.block)
         object.__setattr__(self, "n", whole_number("n", self.n, 2))
-        if self.boundary not in BOUNDARIES:
-            raise ArgumentError("boundary", repr(self.boundary), ", ".join(BOUNDARIES))
+        choice("boundary", self.boundary, BOUNDARIES)
         for number, head in enumerate(self.block.heads if self.boundary == "periodic" else ()):
             low, high = lag_range(positional_kernel(head))
             if low + high >= self.n:
@@ -91,7 +90,7 @@ class Chain:
 
         Eqs. 1 and 2 with the sums over the keys that exist. Complex states are accepted: F is continued analytically.
         """
-        x = np.asarray(x)
+        x = number_array("x", x)
         squeezed = self.d == 1 and x.ndim >= 1 and x.shape[-1] == self.n and x.shape[-2:] != (self.n, 1)
         if not squeezed and x.shape[-2:] != (self.n, self.d):
             also = f" or (…, {self.n})" if self.d == 1 else ""
@@ -165,9 +164,7 @@ def tail_bound(block: Block, layers: int, distance: int, radius: float) -> float
 
 def require_chain(block: Block) -> None:
     """Refuse a `block` that has no chain: on a torus, or gated, its content branch being a mean over all tokens."""
-    if not isinstance(block, Block):
-        raise ArgumentError("block", type(block).__name__, "a Block")
-    if len(block.shape) != 1:
+    if len(instance("block", block, Block).shape) != 1:
         raise ArgumentError("block", f"a torus of {block.shape} tokens", "a ring of tokens")
     for number, head in enumerate(block.heads):
         if head.gate is not None:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dispersion.block import Block
 from dispersion.eigen import eigenvalues
-from dispersion.errors import ArgumentError, frozen, whole_number
+from dispersion.errors import ArgumentError, frozen, instance, shown, whole_number
 from dispersion.grid import conjugate_pairs
 from dispersion.relation import Spectrum, dispersion_relation
 
@@ -60,7 +60,7 @@ class Propagator(Spectrum):
     relations: tuple[Spectrum, ...]
 
     def __post_init__(self) -> None:
-        relations = tuple(self.relations)
+        relations = tuple(instance("relations", self.relations, Sequence))
         if not relations or not all(isinstance(relation, Spectrum) for relation in relations):
             raise ArgumentError("relations", [type(item).__name__ for item in relations], "one relation or more")
         grid = relations[0].shape, relations[0].d
@@ -209,7 +209,7 @@ def through_layers(blocks: Sequence[Block], state: ArrayLike | None = None) -> P
     state : a, (d,), or a number for d = 1, before the first layer; zero by default.
     """
     if not isinstance(blocks, Sequence) or not blocks:
-        raise ArgumentError("blocks", repr(blocks), "a sequence of one Block or more")
+        raise ArgumentError("blocks", shown(blocks), "a sequence of one Block or more")
     grid = _checked(blocks[0], "blocks[0]").shape, blocks[0].d
     for number, block in enumerate(blocks):
         if (_checked(block, f"blocks[{number}]").shape, block.d) != grid:
@@ -254,9 +254,7 @@ def _states(blocks: Sequence[Block], first: Block, state: ArrayLike | None) -> N
 
 
 def _checked(block: Block, argument: str) -> Block:
-    if not isinstance(block, Block):
-        raise ArgumentError(argument, type(block).__name__, "a Block")
-    return block
+    return instance(argument, block, Block)
 
 
 def _mismatch(argument: str, got: tuple, wanted: tuple) -> ArgumentError:

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dispersion.errors import ArgumentError, frozen_array, real_number, whole_number
+from dispersion.errors import ArgumentError, flag, frozen_array, real_array, real_number, whole_array, whole_number
 from dispersion.grid import grid_index, grid_lags
 
 Shape = int | tuple[int, ...]
@@ -154,7 +154,7 @@ class Encodings:
         n : tokens; table : (buckets,) logits of one head, 32 in T5; max_distance : from where on all share a bucket;
         bidirectional : encoder, −N/2 ≤ δ < N/2. Otherwise decoder, and the kernel is causal: δ = 0, −1, …, −(N−1).
         """
-        table = frozen_array("table", table, (None,))
+        table, bidirectional = frozen_array("table", table, (None,)), flag("bidirectional", bidirectional)
         offsets = _offsets("n", whole_number("n", n, 2))[..., 0] if bidirectional else -_ring("n", n, causal=True)
         return cls(table[_bucket("table", offsets, len(table), max_distance, bidirectional)], not bidirectional)
 
@@ -209,13 +209,8 @@ def t5_bucket(
     after it; else all are for keys before it, and keys after it count as distance 0. Of the K buckets of a side
     E = ⌊K/2⌋ hold one distance each, 0 … E−1; the others are E + ⌊(K−E) log(distance/E) / log(max_distance/E)⌋ < K.
     """
-    try:
-        offsets = np.asarray(relative_position)
-    except ValueError:
-        offsets = np.empty(0, dtype=object)
-    if offsets.dtype.kind not in "iu":
-        raise ArgumentError("relative_position", f"{offsets.dtype} values", "whole numbers, key − query")
-    return _bucket("buckets", offsets.astype(np.int64), buckets, max_distance, bidirectional)
+    offsets = whole_array("relative_position", relative_position, "whole numbers, key − query")
+    return _bucket("buckets", offsets, buckets, max_distance, flag("bidirectional", bidirectional))
 
 
 def _bucket(argument: str, offsets: NDArray[np.int64], buckets: int, max_distance: int, two: bool) -> NDArray[np.int64]:
@@ -238,7 +233,7 @@ def relu_mlp(weight_in: ArrayLike, bias_in: ArrayLike, weight_out: ArrayLike) ->
     inner = frozen_array("weight_in", weight_in, (None,))
     bias = frozen_array("bias_in", bias_in, inner.shape)
     outer = frozen_array("weight_out", weight_out, inner.shape)
-    return lambda x: np.maximum(0.0, np.asarray(x)[..., None] * inner + bias) @ outer
+    return lambda x: np.maximum(0.0, real_array("x", x)[..., None] * inner + bias) @ outer
 
 
 def mask_logits(m: ArrayLike) -> Floats:
@@ -246,12 +241,7 @@ def mask_logits(m: ArrayLike) -> Floats:
 
     −inf removes an entry and +inf leaves it as it is; NaN is refused.
     """
-    try:
-        if np.iscomplexobj(m):
-            raise TypeError
-        values = np.array(m, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ArgumentError("m", f"{type(m).__name__} that is not real", "real numbers") from None
+    values = real_array("m", m)
     if np.isnan(values).any():
         raise ArgumentError("m", "NaN", "real numbers, or ±inf")
     return -np.logaddexp(0.0, -values)
@@ -275,7 +265,7 @@ def _ring(argument: str, n: int, causal: bool = False) -> NDArray[np.int64]:
 def _lags(argument: str, value: Shape, causal: bool = False) -> NDArray[np.int64]:
     """(N_1, …, N_D, D) lags, on a ring too."""
     shape = _shape(argument, value)
-    if causal and len(shape) > 1:
+    if flag("causal", causal) and len(shape) > 1:
         raise ArgumentError("causal", f"True on a torus of shape {shape}", "a ring: a torus has no order")
     return grid_lags(shape, causal).reshape(*shape, len(shape))
 

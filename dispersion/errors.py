@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+T = TypeVar("T")
+
+RNG = int | Sequence[int] | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator | None
+"""What numpy.random.default_rng accepts."""
 
 LONGEST = 300
 """Characters of a value, or of the name of an argument, that an error shows."""
@@ -48,42 +53,167 @@ def shown(value: object, text: Callable[[object], str] = repr) -> str:
 def real_number(argument: str, value: object, *, positive: bool = False) -> float:
     """`value` as a finite float, greater than zero if `positive`."""
     accepted = "a finite positive number" if positive else "a finite number"
+    number: float | None = None
     try:
-        number = float(value)  # type: ignore[arg-type]
+        if type(value) is float:
+            number = value
+        elif (array := _numbers(value)).ndim == 0 and array.dtype == np.float64:
+            number = float(array)
     except (TypeError, ValueError, OverflowError):
-        raise ArgumentError(argument, shown(value), accepted) from None
-    if not np.isfinite(number) or (positive and number <= 0):
-        raise ArgumentError(argument, number, accepted)
+        pass
+    if number is None or not np.isfinite(number) or (positive and number <= 0):
+        raise ArgumentError(argument, shown(value) if number is None else number, accepted)
     return number
 
 
-def whole_number(argument: str, value: object, least: int) -> int:
-    """`value` as an int, at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ArgumentError(argument, shown(value), f"a whole number of at least {least}")
+def whole_number(argument: str, value: object, least: int, most: int = 2**63 - 1) -> int:
+    """`value` as an int from `least` to `most`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
+        span = f"of at least {least}" if most == 2**63 - 1 else f"from {least} to {most}"
+        raise ArgumentError(argument, shown(value), f"a whole number {span}")
     return int(value)
 
 
+def flag(argument: str, value: object) -> bool:
+    """`value` as a bool: True or False, nothing that merely counts as one."""
+    if not isinstance(value, bool | np.bool_):
+        raise ArgumentError(argument, shown(value), "True or False")
+    return bool(value)
+
+
+def choice(argument: str, value: object, options: Iterable[str]) -> str:
+    """`value` if it is one of the words `options`."""
+    options = tuple(options)
+    if not isinstance(value, str) or value not in options:
+        accepted = " or ".join(map(repr, options)) if len(options) == 2 else ", ".join(options)
+        raise ArgumentError(argument, shown(value), accepted)
+    return str(value)
+
+
+def instance(argument: str, value: T, *kinds: type) -> T:
+    """`value` if it is of one of the `kinds`."""
+    if not isinstance(value, kinds):
+        names = [f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}" for kind in kinds]
+        raise ArgumentError(argument, type(value).__name__, " or ".join(names))
+    return value
+
+
+def generator(argument: str, rng: RNG) -> np.random.Generator:
+    """The generator of `rng`, whatever numpy.random.default_rng accepts."""
+    accepted = "a whole number ≥ 0, or what else numpy.random.default_rng accepts"
+    if isinstance(rng, bool | np.bool_):
+        raise ArgumentError(argument, shown(rng), accepted)
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError):
+        raise ArgumentError(argument, shown(rng), accepted) from None
+
+
+def number_array(argument: str, value: ArrayLike) -> NDArray[Any]:
+    """`value` as an array of float64, or of complex128 where it is complex; shape, NaN and infinities as they are.
+
+    Nothing is dropped on the way: strings, booleans, missing values and masked ones are refused.
+    """
+    try:
+        return _numbers(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ArgumentError(argument, _described(value), "numbers") from None
+
+
+def real_array(argument: str, value: ArrayLike, accepted: str = "real numbers") -> NDArray[np.float64]:
+    """`number_array` of real numbers: complex ones are refused."""
+    try:
+        array = _numbers(value)
+        if array.dtype == np.float64:
+            return array
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise ArgumentError(argument, _described(value), accepted) from None
+
+
+def whole_array(argument: str, value: ArrayLike, accepted: str = "whole numbers") -> NDArray[np.int64]:
+    """`value` as an array of int64, from an array of integers; nothing else is rounded to one."""
+    try:
+        if not _loses(value) and (array := np.asarray(value)).dtype.kind in "iu" and (array <= 2**63 - 1).all():
+            return array.astype(np.int64, copy=False)
+    except Exception:  # of a stranger's __array__
+        pass
+    raise ArgumentError(argument, _described(value), accepted) from None
+
+
 def frozen_array(argument: str, value: ArrayLike, shape: tuple[int | None, ...]) -> NDArray[np.float64]:
-    """`value` as a read-only float64 array of finite numbers.
+    """`value` as a read-only float64 array of finite numbers of its own.
 
     `shape` gives the accepted shape, `None` standing for any length ≥ 1.
     """
-    try:
-        if np.iscomplexobj(value):
-            raise TypeError
-        array = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ArgumentError(argument, f"{type(value).__name__} that is not real", _finite(shape)) from None
+    array = real_array(argument, value, _finite(shape))
+    check_shape(argument, array, shape)
+    if not np.isfinite(array).all():
+        got = f"{int((~np.isfinite(array)).sum())} values that are not finite"
+        raise ArgumentError(argument, got, _finite(shape))
+    return frozen(np.array(array))
+
+
+def frozen_logits(argument: str, value: ArrayLike, shape: tuple[int | None, ...] | None = None) -> NDArray[np.float64]:
+    """`frozen_array` in which −inf is accepted; of any shape for None."""
+    accepted = "finite numbers, or −inf to remove an entry"
+    array = real_array(argument, value, accepted)
+    if shape is not None:
+        check_shape(argument, array, shape)
+    if np.isnan(array).any() or (array == np.inf).any():
+        raise ArgumentError(argument, "NaN or +inf", accepted)
+    return frozen(np.array(array))
+
+
+def check_shape(argument: str, array: NDArray, shape: tuple[int | None, ...]) -> None:
+    """Refuse an `array` that has not the `shape`, `None` standing for any length ≥ 1."""
     if array.shape != shape and (
         array.ndim != len(shape)
         or any(size != want if want is not None else size == 0 for size, want in zip(array.shape, shape, strict=True))
     ):
         raise ArgumentError(argument, f"shape {array.shape}", _finite(shape))
-    if not np.isfinite(array).all():
-        got = f"{int((~np.isfinite(array)).sum())} values that are not finite"
-        raise ArgumentError(argument, got, _finite(shape))
-    return frozen(array)
+
+
+def _numbers(value: object) -> NDArray[Any]:
+    """`value` as an array of float64 or complex128, itself if it is one; a TypeError or ValueError if it is not."""
+    if _loses(value):
+        raise TypeError
+    try:
+        array = np.asarray(value)
+    except Exception as error:  # of a stranger's __array__
+        raise TypeError from error
+    kind = array.dtype.kind
+    if kind == "O":
+        return np.array([_number(entry) for entry in array.ravel()], dtype=None if array.size else float).reshape(
+            array.shape
+        )
+    if kind not in "iufc":
+        raise TypeError
+    with np.errstate(over="ignore", under="ignore"):
+        return array.astype(np.complex128 if kind == "c" else np.float64, copy=False)
+
+
+def _loses(value: object) -> bool:
+    """Whether numpy would take `value` for numbers at the price of a mask, or of what a boolean or text means."""
+    if isinstance(value, list | tuple):
+        return any(map(_loses, value))
+    if isinstance(value, np.ma.MaskedArray):
+        return bool(np.ma.is_masked(value))
+    return isinstance(value, str | bytes | bytearray | bool | np.bool_)
+
+
+def _number(entry: object) -> float | complex:
+    """An entry of an array of objects: whatever is a number to Python."""
+    if np.ndim(entry) or _loses(entry) or isinstance(entry, np.timedelta64 | np.datetime64):  # type: ignore[arg-type]
+        raise TypeError
+    return complex(entry) if isinstance(entry, complex | np.complexfloating) else float(entry)  # type: ignore[arg-type]
+
+
+def _described(value: object) -> str:
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        return "masked values"
+    kind = getattr(value, "dtype", None)
+    return f"{type(value).__name__}{'' if kind is None else f' of {kind}'} that is not real"
 
 
 def _finite(shape: tuple[int | None, ...]) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion.activation import Activation
-from dispersion.errors import ArgumentError, frozen_array, real_number, whole_number
+from dispersion.errors import ArgumentError, frozen_array, number_array, real_number, whole_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +84,7 @@ class FeedForward:
         """(…, order+1) Taylor coefficients φ⁽ⁿ⁾(y)/n! of a scalar (d = 1) feed-forward at each of `y` (…)."""
         if self.d != 1:
             raise ArgumentError("feedforward", f"d = {self.d}", "d = 1")
-        y, degrees = np.asarray(y)[..., None], np.arange(order + 1)
+        y, degrees = number_array("y", y)[..., None], np.arange(whole_number("order", order, 0) + 1)
         inner = self.weight_in if self.weight_gate is None else self.weight_gate
         series = self.activation.taylor(self._activated(y), order) * inner**degrees
         if self.gated:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispersion.block import Block
-from dispersion.errors import ArgumentError, real_number, whole_number
+from dispersion.errors import RNG, ArgumentError, generator, instance, real_number, whole_number
 
 ISOLATED = 1e-7
 """Distance of a multiplier from 1 under which a fixed point is not isolated, and relative distance of two of them."""
@@ -35,7 +35,7 @@ class FixedPoint:
         return bool(np.abs(self.multipliers).max() < 1)
 
 
-def fixed_points(block: Block, radius: float = 3.0, starts: int = 200, rng: int = 0) -> list[FixedPoint]:
+def fixed_points(block: Block, radius: float = 3.0, starts: int = 200, rng: RNG = 0) -> list[FixedPoint]:
     """The isolated solutions of g(a) = a of a `block` that Newton's method reaches, nearest to the origin first.
 
     radius : starts lie in |a_i| ≤ radius; starts : how many, besides the origin;
@@ -45,7 +45,7 @@ def fixed_points(block: Block, radius: float = 3.0, starts: int = 200, rng: int 
     free, g(a + c1) = g(a) + c1, and no fixed point isolated.
     """
     radius, starts = real_number("radius", radius, positive=True), whole_number("starts", starts, 1)
-    seeds = np.random.default_rng(rng).uniform(-radius, radius, (starts, block.d))
+    seeds = generator("rng", rng).uniform(-radius, radius, (starts, instance("block", block, Block).d))
     found: list[FixedPoint] = []
     for seed in (np.zeros(block.d), *seeds):
         try:

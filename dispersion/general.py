@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dispersion.block import Block, require_periodic
 from dispersion.eigen import eigenvalues, ranking
-from dispersion.errors import ArgumentError, frozen, whole_number
+from dispersion.errors import RNG, ArgumentError, frozen, generator, instance, whole_number
 from dispersion.memory import require
 from dispersion.relation import Dispersion
 from dispersion.structured import EPSILON, components, conditioned, decays, moved, require_known, spectrum
@@ -110,7 +110,7 @@ def full_jacobian(block: Block, state: ArrayLike | None = None, memory: float | 
 
 
 def leading_multipliers(
-    block: Block, state: ArrayLike | None = None, count: int = 6, memory: float | None = None, rng: int = 0
+    block: Block, state: ArrayLike | None = None, count: int = 6, memory: float | None = None, rng: RNG = 0
 ) -> NDArray[np.complex128]:
     """(count,) the `count` eigenvalues Λ of DF at 1⊗`state` of largest modulus, equal ones by decreasing phase.
 
@@ -122,8 +122,9 @@ def leading_multipliers(
     action of DF is used (Arnoldi), with the N×N weights of each head in memory; it may count a repeated Λ too few
     times. An ExclusionError says where DF is so far from normal that rounding may move these Λ by 1e-4 of the largest.
     """
-    parts, size = _linearised(block, state), block.n * block.d
-    if whole_number("count", count, 1) > size:
+    parts, size, draw = _linearised(block, state), block.n * block.d, generator("rng", rng)
+    count = whole_number("count", count, 1)
+    if count > size:
         raise ArgumentError("count", count, f"1 … {size}, as many as DF has")
     got = f"attention weights of {len(block.heads)} × {block.n:,}²"
     require("block", got, weights_memory(block), memory)
@@ -136,7 +137,7 @@ def leading_multipliers(
             require("block", f"a Jacobian of {size:,}²", 16 * size**2 + weights_memory(block), memory)
             found.append(spectrum(_dense(parts, within)))
         else:
-            found.append(_arnoldi(parts, within, min(count + 1, size - 2), rng))  # one more, not to cut a complex pair
+            found.append(_arnoldi(parts, within, min(count + 1, size - 2), draw))  # one more, not to cut a complex pair
     values, errors = (np.concatenate(each) for each in zip(*found, strict=True))
     places = ranking(values, -np.angle(values))[:count]
     require_known("block", values, errors, places)
@@ -145,9 +146,7 @@ def leading_multipliers(
 
 def _linearised(block: Block, state: ArrayLike | None) -> Dispersion:
     """C and the channels ε_a C M_h N_1; its symbols are not asked for."""
-    if not isinstance(block, Block):
-        raise ArgumentError("block", type(block).__name__, "a Block")
-    require_periodic(block)
+    require_periodic(instance("block", block, Block))
     parts = Dispersion(block, block.homogeneous_state(state))
     parts.channels  # noqa: B018  (refuse now, not when first used)
     return parts
@@ -170,7 +169,7 @@ def _dense(parts: Dispersion, attention: list[NDArray[np.float64]]) -> NDArray[n
 
 
 def _arnoldi(
-    parts: Dispersion, attention: list[NDArray[np.float64]], count: int, rng: int
+    parts: Dispersion, attention: list[NDArray[np.float64]], count: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.complex128], NDArray[np.float64]]:
     """(count,) leading Λ of DF of `attention` weights (n, n) of each head, and how far each may be from the truth."""
     from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs
@@ -193,7 +192,7 @@ def _arnoldi(
         values, vectors = eigs(operator, count, which="LM", v0=start, ncv=min(n * d, max(2 * count + 1, KRYLOV)))
         return values, vectors
 
-    start = np.random.default_rng(rng).normal(size=n * d)
+    start = rng.normal(size=n * d)
     if not action(start).any():
         return np.zeros(count, dtype=complex), np.zeros(count)
     try:

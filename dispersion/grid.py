@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dispersion.errors import ArgumentError, frozen
+from dispersion.errors import ArgumentError, frozen, shown
 
 Wavenumber = int | tuple[int, ...]
 
@@ -68,7 +68,7 @@ def grid_index(argument: str, k: object, shape: tuple[int, ...] | int) -> int:
     if not valid:
         spans = " × ".join(f"0 … {n - 1} (or −{n // 2} … −1)" for n in shape)
         kind = "a whole wavenumber" if len(shape) == 1 else f"a tuple of {len(shape)} whole wavenumbers"
-        raise ArgumentError(argument, repr(k), f"{kind} of the grid, {spans}")
+        raise ArgumentError(argument, shown(k), f"{kind} of the grid, {spans}")
     wrapped = tuple(int(part) % n for part, n in zip(parts, shape, strict=True))
     return int(np.ravel_multi_index(wrapped, shape))
 

@@ -8,7 +8,16 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dispersion.errors import ArgumentError, frozen, frozen_array, real_number
+from dispersion.errors import (
+    ArgumentError,
+    choice,
+    frozen,
+    frozen_array,
+    frozen_logits,
+    instance,
+    real_array,
+    real_number,
+)
 from dispersion.grid import lag_index, positions
 from dispersion.kernel import Kernel, grid_symbol, symbol_at
 
@@ -42,15 +51,13 @@ class Rotary:
         query = frozen_array("query", query, (None, None))
         if len(query) % 2:
             raise ArgumentError("query", f"shape {query.shape}", "(d_h, d) with d_h even")
-        frequencies = np.asarray(frequencies)
+        frequencies = real_array("frequencies", frequencies)
         if frequencies.ndim < 2:
             frequencies = frequencies[..., None]
-        if pairing not in ("half", "interleaved"):
-            raise ArgumentError("pairing", repr(pairing), "'half' or 'interleaved'")
         object.__setattr__(self, "query", query)
         object.__setattr__(self, "key", frozen_array("key", key, query.shape))
         object.__setattr__(self, "frequencies", frozen_array("frequencies", frequencies, (len(query) // 2, None)))
-        object.__setattr__(self, "pairing", pairing)
+        object.__setattr__(self, "pairing", choice("pairing", pairing, ("half", "interleaved")))
         object.__setattr__(self, "query_bias", optional_vector("query_bias", query_bias, len(query)))
         object.__setattr__(self, "key_bias", optional_vector("key_bias", key_bias, len(query)))
 
@@ -127,22 +134,22 @@ class Head:
         bias: ArrayLike | None = None,
         key_bias: ArrayLike | None = None,
     ) -> None:
-        if not isinstance(kernel, Kernel):
-            raise ArgumentError("kernel", type(kernel).__name__, "a Kernel")
+        instance("kernel", kernel, Kernel)
         value = _square("value", value, None)
         d = len(value)
         if rotary is not None:
             if content is not None or key_bias is not None:
                 raise ArgumentError("content", "content or key_bias besides a rotary encoding", "one of the two")
             _check_rotary(rotary, kernel, d)
-        if gate is not None and not 0 <= real_number("gate", gate) <= 1:
+        gate = None if gate is None else real_number("gate", gate)
+        if gate is not None and not 0 <= gate <= 1:
             raise ArgumentError("gate", gate, "a number between 0 and 1")
         set_field = object.__setattr__
         set_field(self, "kernel", kernel)
         set_field(self, "value", value)
         set_field(self, "content", _square("content", np.zeros((d, d)) if content is None else content, d))
         set_field(self, "rotary", rotary)
-        set_field(self, "gate", None if gate is None else float(gate))
+        set_field(self, "gate", gate)
         set_field(self, "bias", None if bias is None else _pair_logits(bias, kernel.n))
         set_field(self, "key_bias", optional_vector("key_bias", key_bias, d))
         if self.bias is not None and np.isneginf(self.positional()).all(axis=1).any():
@@ -248,7 +255,8 @@ def softmax_all(logits: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _square(argument: str, value: ArrayLike, d: int | None) -> NDArray[np.float64]:
-    matrix = frozen_array(argument, np.reshape(value, (1, 1)) if np.ndim(value) == 0 else value, (d, d))
+    matrix = real_array(argument, value)
+    matrix = frozen_array(argument, matrix.reshape(1, 1) if matrix.ndim == 0 else matrix, (d, d))
     if matrix.shape[0] != matrix.shape[1]:
         raise ArgumentError(argument, f"shape {matrix.shape}", "a square matrix, or a number for d = 1")
     return matrix
@@ -260,8 +268,7 @@ def optional_vector(argument: str, value: ArrayLike | None, size: int) -> NDArra
 
 
 def _check_rotary(rotary: Rotary, kernel: Kernel, d: int) -> None:
-    if not isinstance(rotary, Rotary):
-        raise ArgumentError("rotary", type(rotary).__name__, "a Rotary")
+    instance("rotary", rotary, Rotary)
     if rotary.query.shape[1] != d:
         raise ArgumentError("rotary", f"query of {rotary.query.shape[1]} features", f"{d} as in value")
     if rotary.frequencies.shape[1] != len(kernel.shape):
@@ -270,12 +277,7 @@ def _check_rotary(rotary: Rotary, kernel: Kernel, d: int) -> None:
 
 
 def _pair_logits(bias: ArrayLike, n: int) -> NDArray[np.float64]:
-    try:
-        array = np.array(bias, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ArgumentError("bias", type(bias).__name__, f"real numbers of shape ({n}, {n})") from None
-    if array.shape != (n, n):
-        raise ArgumentError("bias", f"shape {array.shape}", f"shape ({n}, {n})")
-    if np.isnan(array).any() or (array == np.inf).any() or (array == -np.inf).all(axis=1).any():
-        raise ArgumentError("bias", "NaN, +inf, or a row of −inf", "finite numbers, −inf to remove a pair")
-    return frozen(array)
+    array = frozen_logits("bias", bias, (n, n))
+    if np.isneginf(array).all(axis=1).any():
+        raise ArgumentError("bias", "a row of −inf", "finite numbers, −inf to remove a pair")
+    return array

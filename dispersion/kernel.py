@@ -9,8 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion.encodings import Encodings
-from dispersion.errors import ArgumentError, frozen, real_number
+from dispersion.errors import ArgumentError, flag, frozen, frozen_logits, number_array, real_number, whole_number
 from dispersion.grid import grid_lags, mirrored
+
+STEEP = 700.0
+"""Largest |Im q·r| at which λ(q) is computed: e^709 is the end of float64."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,20 +32,14 @@ class Kernel(Encodings):
     causal: bool = False
 
     def __post_init__(self) -> None:
-        try:
-            if np.iscomplexobj(self.logits):
-                raise TypeError
-            logits = np.array(self.logits, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ArgumentError("logits", f"{type(self.logits).__name__} that is not real", "real numbers") from None
+        logits = frozen_logits("logits", self.logits)
         if logits.ndim < 1 or min(logits.shape) < 1 or logits.size < 2:
             accepted = "one number for each lag, shape (N,) or (N_1, …, N_D), 2 tokens or more"
             raise ArgumentError("logits", f"shape {logits.shape}", accepted)
-        if np.isnan(logits).any() or (logits == np.inf).any():
-            raise ArgumentError("logits", "NaN or +inf", "finite numbers, or −inf to remove a lag")
         if (logits == -np.inf).all():
             raise ArgumentError("logits", "−inf at every lag", "at least one finite number")
-        object.__setattr__(self, "logits", frozen(logits))
+        object.__setattr__(self, "logits", logits)
+        object.__setattr__(self, "causal", flag("causal", self.causal))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -100,10 +97,15 @@ class Kernel(Encodings):
 def symbols(logits: ArrayLike, axes: int = 1) -> NDArray[np.complex128]:
     """λ(q) on the grid of many kernels at once: what `Kernel(logits).symbol` is for one.
 
-    logits : (…, N) or, with `axes` = D, (…, N_1, …, N_D), finite or −inf; the result has the same shape.
+    logits : (…, N) or, with `axes` = D, (…, N_1, …, N_D), finite or −inf, not −inf at every lag; the result has the
+    same shape.
     """
-    logits = np.asarray(logits, dtype=np.float64)
-    over = tuple(range(-axes, 0))
+    logits = frozen_logits("logits", logits)
+    over = tuple(range(-whole_number("axes", axes, 1), 0))
+    if logits.ndim < axes or logits.size == 0:
+        raise ArgumentError("logits", f"shape {logits.shape}", f"one number for each lag on the last {axes} axes")
+    if np.isneginf(logits).all(axis=over).any():
+        raise ArgumentError("logits", "a kernel that is −inf at every lag", "at least one finite number in each")
     weights = np.exp(logits - logits.max(axis=over, keepdims=True))
     return grid_symbol(weights / weights.sum(axis=over, keepdims=True), axes)
 
@@ -118,12 +120,16 @@ def grid_symbol(weights: NDArray[np.float64], axes: int) -> NDArray[np.complex12
 
 def symbol_at(weights: NDArray[np.float64], lags: NDArray[np.int64], q: ArrayLike) -> NDArray[np.complex128]:
     """Σ_r A_r e^{−iq·r} at `q` (…), or (…, D) if `weights` has D > 1 axes; `lags` as of `grid_lags`."""
-    q, D = np.asarray(q), weights.ndim
+    q, D = number_array("q", q), weights.ndim
+    if not np.isfinite(q).all():
+        raise ArgumentError("q", "values that are not finite", "finite wavenumbers")
     if D == 1:
         q = q[..., None]
     elif q.ndim < 1 or q.shape[-1] != D:
         raise ArgumentError("q", f"shape {q.shape}", f"shape (…, {D}), one wavenumber for each axis")
     phases = q @ lags.reshape(-1, D).T.astype(float)
+    if np.abs(phases.imag).max(initial=0.0) > STEEP:
+        raise ArgumentError("q", f"e^(Im q·r) of up to e^{np.abs(phases.imag).max():.3g}", f"at most e^{STEEP:.0f}")
     return np.exp(-1j * phases) @ weights.ravel().astype(complex)
 
 

@@ -66,12 +66,14 @@ class LayerNorm(Normalisation):
         object.__setattr__(self, "eps", _eps(eps))
 
     def _standard(self, x: NDArray) -> NDArray:
-        centred = x - x.mean(axis=-1, keepdims=True)
-        return centred / _root(_mean_square(centred), self.eps, _mean_square(x))
+        y, t = _scaled(x, self.eps)
+        centred = y - y.mean(axis=-1, keepdims=True)
+        return centred / _root(centred, self.eps, t, y)
 
     def _derivative(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         # D = σ^{-1}[I − 11ᵀ/d − zzᵀ/d]
-        z, sigma = self._standard(x), _root(np.var(x), self.eps, np.mean(x**2))
+        y, t = _scaled(x, self.eps)
+        z, sigma = self._standard(x), t * _root(y - y.mean(), self.eps, t, y)
         return (np.eye(self.d) - 1 / self.d - np.outer(z, z) / self.d) / sigma
 
 
@@ -89,11 +91,13 @@ class RMSNorm(Normalisation):
         object.__setattr__(self, "eps", _eps(eps))
 
     def _standard(self, x: NDArray) -> NDArray:
-        return x / _root(_mean_square(x), self.eps, _mean_square(x))
+        y, t = _scaled(x, self.eps)
+        return y / _root(y, self.eps, t, y)
 
     def _derivative(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         # D = ρ^{-1}[I − zzᵀ/d]
-        z, rho = self._standard(x), _root(np.mean(x**2), self.eps, np.mean(x**2))
+        y, t = _scaled(x, self.eps)
+        z, rho = self._standard(x), t * _root(y, self.eps, t, y)
         return (np.eye(self.d) - np.outer(z, z) / self.d) / rho
 
 
@@ -124,12 +128,16 @@ def _eps(eps: float) -> float:
     return eps
 
 
-def _mean_square(x: NDArray) -> NDArray:
-    return (x**2).mean(axis=-1, keepdims=True)
+def _scaled(x: NDArray, eps: float) -> tuple[NDArray, NDArray[np.float64]]:
+    """(x/t, t) with t (…, 1) the power of two just under the largest of |x| and √eps: squares stay within float64."""
+    size = np.maximum(np.abs(x).max(axis=-1, keepdims=True), np.sqrt(eps))
+    t = np.ldexp(1.0, np.frexp(size)[1] - 1)
+    return x / t, t
 
 
-def _root(square: NDArray | np.floating, eps: float, scale: NDArray | np.floating) -> NDArray:
-    """√(square + eps), refused where eps = 0 and `square` is rounding of numbers whose square is `scale`."""
-    if eps == 0 and (np.abs(square) <= 1e-30 * np.abs(scale)).any():
+def _root(y: NDArray, eps: float, t: NDArray[np.float64], whole: NDArray) -> NDArray:
+    """(…, 1) √(mean y² + eps/t²), refused where eps = 0 and y (…, d) is rounding of the numbers `whole`."""
+    square = (y**2).mean(axis=-1, keepdims=True)
+    if eps == 0 and (np.abs(square) <= 1e-30 * np.abs((whole**2).mean(axis=-1, keepdims=True))).any():
         raise ArgumentError("state", "no variance over features with eps = 0", "another state, or eps > 0 in the norm")
-    return np.sqrt(square + eps)
+    return np.sqrt(square + eps / t / t)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion.chain import Chain
-from dispersion.errors import ArgumentError, frozen
+from dispersion.errors import ArgumentError, frozen, instance, number_array
 
 LARGEST = 400
 """Largest n·d for which singular values are computed at every point."""
@@ -40,14 +40,12 @@ def pseudospectrum(chain: Chain, points: ArrayLike, state: ArrayLike | None = No
     chain : a Chain with n·d ≤ 400; state : a, (d,), or a number for d = 1; zero by default.
     An ArgumentError names a chain too large or points that are not finite.
     """
-    if not isinstance(chain, Chain):
-        raise ArgumentError("chain", type(chain).__name__, "a Chain")
-    size = chain.n * chain.d
+    size = instance("chain", chain, Chain).n * chain.d
     if size > LARGEST:
         raise ArgumentError(
             "chain", f"n·d = {size}", f"at most {LARGEST}: a singular value decomposition for each point"
         )
-    z = np.array(points, dtype=complex)
+    z = number_array("points", points) + 0j
     if not np.isfinite(z).all():
         raise ArgumentError("points", "values that are not finite", "finite complex numbers")
     J, step = chain.jacobian(state), max(1, CHUNK // (16 * size**2))

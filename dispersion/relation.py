@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dispersion.block import Block, require_periodic
 from dispersion.eigen import TOLERANCE, eigenvalues, ranking
-from dispersion.errors import ArgumentError, frozen, whole_number
+from dispersion.errors import ArgumentError, frozen, instance, whole_number
 from dispersion.grid import Wavenumber, conjugate_pairs, grid_index, grid_wavenumbers, wavenumber
 from dispersion.mode import Mode, eigenmode
 from dispersion.structured import EPSILON, conditioned, decays, moved
@@ -191,9 +191,7 @@ def dispersion_relation(block: Block, state: ArrayLike | None = None) -> Dispers
     An ArgumentError says where J(q) does not exist: a normalisation at a state without variance, ReLU at its
     kink, a bias that is not a function of the lag, rotary frequencies off the grid.
     """
-    if not isinstance(block, Block):
-        raise ArgumentError("block", type(block).__name__, "a Block")
-    require_periodic(block)
+    require_periodic(instance("block", block, Block))
     relation = Dispersion(block, block.homogeneous_state(state))
     relation.channels, relation.symbols  # noqa: B018  (refuse now, not when first used)
     return relation

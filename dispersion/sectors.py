@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dispersion.block import Block
 from dispersion.chain import MEMORY, Chain, chain_attention, homogeneous_kernel, linearised, require_chain
-from dispersion.errors import ArgumentError
+from dispersion.errors import ArgumentError, instance
 from dispersion.kernel import Kernel
 from dispersion.open_spectrum import Symbol
 from dispersion.structured import require_known
@@ -162,9 +162,7 @@ def chain_spectrum(chain: Chain, state: ArrayLike | None = None) -> NDArray[np.c
     that of J(q), and one too large are refused with an ArgumentError; one whose leading Λ no scaling tells to 1e-4 of
     their size, with an ExclusionError.
     """
-    if not isinstance(chain, Chain):
-        raise ArgumentError("chain", type(chain).__name__, "a Chain")
-    if chain.boundary == "periodic":
+    if instance("chain", chain, Chain).boundary == "periodic":
         raise ArgumentError(
             "chain", "periodic ends", "'open' or 'causal'; dispersion_relation has the periodic spectrum"
         )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dispersion.errors import ArgumentError, real_number
+from dispersion.errors import ArgumentError, number_array, real_number
 from dispersion.mode import DEFECTIVE
 
 DEGENERATE = 1e-7
@@ -32,7 +32,7 @@ def degenerate_groups(multipliers: ArrayLike, tolerance: float = DEGENERATE) -> 
     multipliers : (d,) complex. tolerance : relative to the largest |Λ|; groups are closed under it, so members of a
     chain of near neighbours belong together.
     """
-    values = np.asarray(multipliers, dtype=complex)
+    values = number_array("multipliers", multipliers) + 0j
     if values.ndim != 1 or not np.isfinite(values).all():
         raise ArgumentError("multipliers", f"shape {values.shape}", "finite numbers of shape (d,)")
     reach = real_number("tolerance", tolerance) * np.abs(values).max(initial=0.0)

@@ -80,9 +80,7 @@ class Norm(nn.Module):
         """(…, d) → (…, d)."""
         if self.alpha is not None:
             return self.gain * torch.tanh(self.alpha * x) + self.bias
-        if self.kind is LayerNorm:
-            x = x - x.mean(dim=-1, keepdim=True)
-        return self.gain * (x / ((x**2).mean(dim=-1, keepdim=True) + self.eps).sqrt()) + self.bias
+        return self.gain * standardised(x, self.eps, centred=self.kind is LayerNorm) + self.bias
 
     def part(self) -> Normalisation:
         """The normalisation with the parameters as they are now."""
@@ -90,6 +88,18 @@ class Norm(nn.Module):
         if self.alpha is not None:
             return DyT(gain, bias, float(array(self.alpha)))
         return LayerNorm(gain, bias, self.eps) if self.kind is LayerNorm else RMSNorm(gain, bias, self.eps)
+
+
+def standardised(x: Tensor, eps: float, *, centred: bool) -> Tensor:
+    """(…, d) z of a LayerNorm (`centred`) or RMSNorm, as in `dispersion`: squares of x/t, t the power of two just under
+    the largest of |x| and √eps, stay within the range of the numbers.
+    """
+    size = x.detach().abs().amax(dim=-1, keepdim=True).clamp(min=sqrt(eps))
+    t = torch.ldexp(torch.ones_like(size), torch.frexp(size).exponent - 1)
+    y = x / t
+    if centred:
+        y = y - y.mean(dim=-1, keepdim=True)
+    return y / ((y**2).mean(dim=-1, keepdim=True) + eps / t / t).sqrt()
 
 
 class Mlp(nn.Module):

@@ -272,7 +272,7 @@ REFUSED = [
     (HEAD + "content = [[true]]\n", "head[0].content", "True"),
     (HEAD + "content = [[1.0], [1.0, 2.0]]\n", "head[0].content", "equal length"),
     (HEAD + "content = 1979-05-27\n", "head[0].content", "date"),
-    (HEAD + "bias = [[0.0]]\n", "head[0].bias", "(8, 8)"),
+    (HEAD + "bias = [[0.0]]\n", "head[0].bias", "(8×8)"),
     (HEAD + '[[head]]\nkernel = {type = "uniform"}\nvalue = [[1.0, 2.0]]\n', "head[1].value", "(1, 2)"),
     (HEAD + '[[head]]\nkernel = {type = "uniform"}\nvalue = [[1, 0], [0, 1]]\n', "head[1]", "d = 2"),
     (

@@ -12,7 +12,7 @@ from torch import nn
 
 from dispersion import Block, FeedForward, Head, Kernel, LayerNorm, Normalisation, RMSNorm, Rotary
 from dispersion.errors import ArgumentError
-from models.layers import FUNCTIONS
+from models.layers import FUNCTIONS, standardised
 
 Floats = NDArray[np.float64]
 
@@ -201,9 +201,7 @@ class NormModule(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Normalised `x` (…, d)."""
-        if self.centred:
-            x = x - x.mean(dim=-1, keepdim=True)
-        return self.gain * x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + self.eps) + self.bias
+        return self.gain * standardised(x, self.eps, centred=self.centred) + self.bias
 
 
 def _parameter(values: Any) -> nn.Parameter:
