@@ -190,7 +190,10 @@ def _numbers(value: object) -> NDArray[Any]:
     if kind not in "iufc":
         raise TypeError
     with np.errstate(over="ignore", under="ignore"):
-        return array.astype(np.complex128 if kind == "c" else np.float64, copy=False)
+        numbers = array.astype(np.complex128 if kind == "c" else np.float64, copy=False)
+    if array.dtype.itemsize > numbers.dtype.itemsize and (np.isfinite(array) & ~np.isfinite(numbers)).any():
+        raise OverflowError
+    return numbers
 
 
 def _loses(value: object) -> bool:
@@ -206,7 +209,12 @@ def _number(entry: object) -> float | complex:
     """An entry of an array of objects: whatever is a number to Python."""
     if np.ndim(entry) or _loses(entry) or isinstance(entry, np.timedelta64 | np.datetime64):  # type: ignore[arg-type]
         raise TypeError
-    return complex(entry) if isinstance(entry, complex | np.complexfloating) else float(entry)  # type: ignore[arg-type]
+    if isinstance(entry, complex | np.complexfloating):
+        return complex(entry)
+    number = float(entry)  # type: ignore[arg-type]
+    if np.isinf(number) and entry != number:
+        raise OverflowError
+    return number
 
 
 def _described(value: object) -> str:

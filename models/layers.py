@@ -94,7 +94,7 @@ def standardised(x: Tensor, eps: float, *, centred: bool) -> Tensor:
     """(…, d) z of a LayerNorm (`centred`) or RMSNorm, as in `dispersion`: squares of x/t, t the power of two just under
     the largest of |x| and √eps, stay within the range of the numbers.
     """
-    size = x.detach().abs().amax(dim=-1, keepdim=True).clamp(min=sqrt(eps))
+    size = x.detach().abs().amax(dim=-1, keepdim=True).clamp(min=max(sqrt(eps), torch.finfo(x.dtype).tiny))
     t = torch.ldexp(torch.ones_like(size), torch.frexp(size).exponent - 1)
     y = x / t
     if centred:
