@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize
 
-from amplitude.forms import At, ScalarForms
+from amplitude.forms import ROUNDING, At, ScalarForms
 from amplitude.potential import one_mode_potential
 from dispersion import ArgumentError, Block, ExclusionError
 
@@ -79,6 +79,8 @@ def clusters(block: Block, at: At = "gain") -> Clusters:
         raise ArgumentError("at", repr(at), "'gain', 'onset' or 'paper'")
     growth = 1.0 if at == "onset" else a1
     resolvent = (a1 if at == "gain" else 1.0) ** 2 - growth * (1 + eta)
+    if abs(resolvent) <= ROUNDING:
+        raise ExclusionError("block", f"α_1 = {a1:g}, η = {eta:g}: the mean is in resonance", "α_1² ≠ α_1(1 + η)")
     beta = -growth * float(forms.eta @ forms.chi) - a3 - 2 * a2**2 * (1 + eta) / resolvent
     return Clusters(a1 - 1, at, beta, a2 / resolvent, a2, a3)
 

@@ -49,8 +49,8 @@ class Competition:
 
     def pure(self, mode: int) -> float:
         """R of mode number 1 or 2 alone, √(μ/s); NaN if there is none."""
-        ratio = self.mu[mode - 1] / self.self_coefficients[mode - 1]
-        return float(np.sqrt(ratio)) if ratio > 0 else float("nan")
+        mu, s = self.mu[mode - 1], self.self_coefficients[mode - 1]
+        return float(np.sqrt(mu / s)) if mu * s > 0 else float("nan")
 
     def transverse(self, mode: int) -> float:
         """Multiplier of the other mode on pure mode number 1 or 2: 1 + μ_j − c_ji μ_i/s_i (Eq. 172)."""
@@ -129,7 +129,7 @@ def competition(block: Block, k1: int, k2: int, at: At = "gain", state: ArrayLik
     β_ij = 2α_1ηχ[1−|λ_j|²+λ_{i+j}+λ_{i−j}−2λ_iRe λ_j] + 6α_3L_i|L_j|²
     + 4α_2²L_i|L_j|²[L_0/(|Λ_j|²−J_0) + L_{i+j}/(Λ_iΛ_j−J_{i+j}) + L_{i−j}/(Λ_iΛ̄_j−J_{i−j})].
     An ExclusionError says what the derivation excludes: d > 1, q = 0 and π, equal modes, resonances
-    n_1q_1 + n_2q_2 ≡ 0 with |n_1| + |n_2| ≤ 4, unstable slaved modes.
+    n_1q_1 + n_2q_2 ≡ 0 with |n_1| + |n_2| ≤ 4, unstable slaved modes, Λ = 0.
     """
     forms = ScalarForms.of(block, state)
     n = forms.n
@@ -147,13 +147,13 @@ def competition(block: Block, k1: int, k2: int, at: At = "gain", state: ArrayLik
 
 def _coefficient(forms: ScalarForms, i: int, multiplier_i: complex, j: int, multiplier_j: complex) -> complex:
     """β_ij: how |B_j|² changes the multiplier of B_i; β_ii counts its equal pairs once."""
-    B, C, J = forms.B, forms.C, forms.J
-    mean = 2 * B(j, -j) / (abs(multiplier_j) ** 2 - J(0))
+    B, C, slaved = forms.B, forms.C, forms.slaved
+    mean = slaved(2 * B(j, -j), abs(multiplier_j) ** 2, 0)
     if i == j:
-        harmonic = B(i, i) / (multiplier_i**2 - J(2 * i))
+        harmonic = slaved(B(i, i), multiplier_i**2, 2 * i)
         return 3 * C(i, i, -i) + 2 * B(i, 0) * mean + 2 * B(-i, 2 * i) * harmonic
-    total = 2 * B(i, j) / (multiplier_i * multiplier_j - J(i + j))
-    difference = 2 * B(i, -j) / (multiplier_i * multiplier_j.conjugate() - J(i - j))
+    total = slaved(2 * B(i, j), multiplier_i * multiplier_j, i + j)
+    difference = slaved(2 * B(i, -j), multiplier_i * multiplier_j.conjugate(), i - j)
     return 6 * C(i, j, -j) + 2 * B(i, 0) * mean + 2 * B(-j, i + j) * total + 2 * B(j, i - j) * difference
 
 
@@ -165,7 +165,7 @@ def _refuse_resonance(i: int, j: int, forms: ScalarForms) -> None:
     for k, name in ((i, "k1"), (j, "k2")):
         if k in (0, n - k):
             raise ExclusionError(name, k, f"0 < k < {n}/2")
-    units = [forms.J(k) / abs(forms.J(k)) for k in (i, j)]
+    units = [forms.multiplier(k) / abs(forms.J(k)) for k in (i, j)]
     width = max(1e-8, *(abs(abs(forms.J(k)) - 1) for k in (i, j)))
     for n_i in range(5):
         for n_j in range(-4 + n_i, 5 - n_i):

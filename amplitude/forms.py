@@ -28,6 +28,10 @@ At = Literal["gain", "onset", "paper"]
 """Where coefficients are evaluated: see `ScalarForms.evaluate`."""
 
 
+ROUNDING = 1e-14
+"""Relative size under which a multiplier or the gap of a resonance is zero."""
+
+
 @dataclass(frozen=True, eq=False)
 class ScalarForms:
     """J, B and C of a scalar (d = 1) block at the homogeneous fixed point a.
@@ -81,6 +85,26 @@ class ScalarForms:
         """J_k = α_1 L_k, the multiplier of the mode k."""
         return self.alpha[0] * self.L(k)
 
+    def multiplier(self, k: int) -> complex:
+        """Λ = J_k of a mode whose amplitude is asked for; an ExclusionError where it is zero, but for rounding."""
+        multiplier = self.J(k)
+        if abs(multiplier) <= ROUNDING * abs(self.alpha[0]) * float(1 + np.abs(self.eta) @ np.abs(self.symbol(k))):
+            raise ExclusionError(
+                "block", f"Λ = 0 at the wavenumber {k % self.n}", "Λ ≠ 0 of a mode that has an amplitude"
+            )
+        return multiplier
+
+    def slaved(self, drive: complex, product: complex, k: int) -> complex:
+        """drive/(product − J_k): the mode `k` that follows critical ones, `product` that of their multipliers.
+
+        An ExclusionError says that the two are equal, but for rounding: the mode is in resonance.
+        """
+        gap = product - self.J(k)
+        if abs(gap) <= ROUNDING * (abs(product) + abs(self.J(k))):
+            got = f"a slaved mode in resonance, J = {self.J(k):.6g} at the wavenumber {k % self.n}"
+            raise ExclusionError("block", got, f"J other than {complex(product):.6g}, what drives it, there")
+        return drive / gap
+
     def B(self, k1: int, k2: int) -> complex:
         """For wavenumbers k1, k2: B(1,2) = α_2 L_1 L_2 + α_1 Σ_h η_h ξ_h (λ_12 − λ_1 λ_2)."""
         a1, a2, _ = self.alpha
@@ -115,8 +139,8 @@ class ScalarForms:
         """
         s = self.L(k) - 1
         # |1 + ts|² = 1/α_1²: |s|² t² + 2 Re(s) t + 1 − 1/α_1² = 0
-        square, half, constant = abs(s) ** 2, s.real, 1 - 1 / self.alpha[0] ** 2
-        discriminant = half**2 - square * constant
+        square, half, slope = abs(s) ** 2, s.real, self.alpha[0] ** 2
+        discriminant = half**2 - square * (1 - 1 / slope) if slope else np.nan
         roots = (-half + np.array([-1, 1]) * np.sqrt(discriminant)) / square if square > 0 <= discriminant else []
         real = abs(s.imag) <= 1e-12 * abs(s)
         positive = [float(t) for t in roots if t > 0 and (not real or (1 + t * s.real) * (1 + s.real) > 0)]
@@ -134,7 +158,7 @@ class ScalarForms:
         if at == "gain":
             return self, [self.J(k) for k in modes]
         if at == "paper":
-            return self, [self.J(k) / abs(self.J(k)) for k in modes]
+            return self, [self.multiplier(k) / abs(self.J(k)) for k in modes]
         if at == "onset":
             forms = self.at_onset(max(modes, key=lambda k: abs(self.J(k))))
             return forms, [forms.J(k) for k in modes]

@@ -2,7 +2,8 @@
 
 There the lattice makes extra terms resonant, and each sector has an amplitude equation of its own.
 All functions take `block`; `at`, where coefficients are evaluated ('gain', 'onset' or 'paper', see
-`ScalarForms.evaluate`); and `state`, the base state a, a fixed point of g.
+`ScalarForms.evaluate`); and `state`, the base state a, a fixed point of g. An ExclusionError says what is excluded:
+Λ = 0, a slaved mode that is unstable or in resonance.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class PeriodTwo(Sector):
     @property
     def amplitude(self) -> float:
         """|B| with B² = −sign(Λ)μ/γ; NaN if there is none."""
-        return _root(-self.sign * self.mu / self.gamma)
+        return _root(-self.sign * self.mu, self.gamma)
 
     @property
     def mean(self) -> float:
@@ -77,7 +78,7 @@ class PeriodFour(Sector):
 
     def amplitude(self, psi: float) -> float:
         """|B| of the family `psi` = 0 or π/4: R² = −μ/(c_1 ± c_3); NaN if there is none."""
-        return _root(-self.mu / (self.c1 + self._side(psi) * self.c3))
+        return _root(-self.mu, self.c1 + self._side(psi) * self.c3)
 
     def phase_multiplier(self, psi: float) -> float:
         """Multiplier of the phase on the family `psi` = 0 or π/4: 1 − 4c_3R²cos 4ψ."""
@@ -121,7 +122,9 @@ class PeriodThree(Sector):
 
     @property
     def fold(self) -> tuple[float, float]:
-        """(μ_f, R_f) = (a_2²/4c_1, −|a_2|/2c_1), where the two branches meet; bistable for μ_f < μ < 0."""
+        """(μ_f, R_f) = (a_2²/4c_1, −|a_2|/2c_1), where the branches meet; bistable for μ_f < μ < 0. NaN for c_1 = 0."""
+        if self.c1 == 0:
+            return float("nan"), float("nan")
         return self.a2**2 / (4 * self.c1), -abs(self.a2) / (2 * self.c1)
 
     def _sigma(self, psi: float) -> float:
@@ -151,8 +154,8 @@ class HomogeneousState(Sector):
 
     @property
     def transcritical_root(self) -> float:
-        """B = −μ/b_2, the bifurcating fixed point to first order at Λ = 1 + μ."""
-        return -(self.multiplier - 1) / self.b2
+        """B = −μ/b_2, the bifurcating fixed point to first order at Λ = 1 + μ; NaN if b_2 = 0."""
+        return -(self.multiplier - 1) / self.b2 if self.b2 else float("nan")
 
     @property
     def flip_coefficient(self) -> float:
@@ -166,10 +169,10 @@ def period_two(block: Block, at: At = "gain", state: ArrayLike | None = None) ->
     At a = 0 and onset γ = α_1ηχ(1−λ_π²) + α_3L_π³ + 2α_2²L_π³L_0/(1−J_0).
     """
     forms, k = _forms(block, state, 2)
-    multiplier = forms.J(k).real
+    multiplier = forms.multiplier(k).real
     forms.refuse_unstable(0)
     here, (L,) = forms.evaluate(at, k)
-    mean = here.B(k, k) / (L**2 - here.J(0))
+    mean = here.slaved(here.B(k, k), L**2, 0)
     gamma = here.C(k, k, k) + 2 * here.B(k, 0) * mean
     return PeriodTwo(multiplier, at, gamma.real, mean.real)
 
@@ -183,8 +186,8 @@ def period_four(block: Block, at: At = "gain", state: ArrayLike | None = None) -
     multiplier = _real(forms, k)
     forms.refuse_unstable(0, 2 * k)
     here, (L,) = forms.evaluate(at, k)
-    mean = 2 * here.B(k, -k) / (L**2 - here.J(0))
-    harmonic = here.B(k, k) / (L**2 - here.J(2 * k))
+    mean = here.slaved(2 * here.B(k, -k), L**2, 0)
+    harmonic = here.slaved(here.B(k, k), L**2, 2 * k)
     c1 = 3 * here.C(k, k, -k) + 2 * here.B(k, 0) * mean + 2 * here.B(-k, 2 * k) * harmonic
     c3 = here.C(-k, -k, -k) + 2 * here.B(-k, 2 * k) * harmonic
     sign = np.sign(L.real)
@@ -202,7 +205,7 @@ def period_three(block: Block, at: At = "gain", state: ArrayLike | None = None) 
         raise ExclusionError("block", f"Λ = {multiplier:.6g} at q = 2π/3", "Λ > 0, or standing_wave")
     forms.refuse_unstable(0)
     here, (L,) = forms.evaluate(at, k)
-    mean = 2 * here.B(k, -k) / (L**2 - here.J(0))
+    mean = here.slaved(2 * here.B(k, -k), L**2, 0)
     c1 = 3 * here.C(k, k, -k) + 2 * here.B(k, 0) * mean
     return PeriodThree(multiplier, at, here.B(-k, -k).real, c1.real)
 
@@ -228,8 +231,9 @@ def _real(forms: ScalarForms, k: int) -> float:
     """Λ at wavenumber k where every symbol is real, so that all coefficients are."""
     if np.abs(forms.symbols.imag).max() > 1e-10:
         raise ExclusionError("block", "a directional kernel", "symmetric kernels, travelling_wave or normal_form")
-    return forms.J(k).real
+    return forms.multiplier(k).real
 
 
-def _root(square: float) -> float:
-    return float(np.sqrt(square)) if square > 0 else float("nan")
+def _root(mu: float, coefficient: float) -> float:
+    """√(μ/coefficient), NaN if there is none."""
+    return float(np.sqrt(mu / coefficient)) if mu * coefficient > 0 else float("nan")

@@ -104,7 +104,7 @@ def standing_wave(block: Block, k: int, at: At = "gain", state: ArrayLike | None
     state : base state a, a fixed point of g. At a = 0 and onset (Eqs. 96–97)
     β_st = −α_1ηχ[2(1−λ_c²)+λ_2−λ_c²] − 3α_3L_c³ − 2α_2²L_c³[2L_0/(1−J_0) + L_2/(1−J_2)].
     An ExclusionError says what the derivation excludes: d > 1, directional kernels, q = 0 and π,
-    a lattice resonance 3q or 4q ≡ 0, unstable slaved modes.
+    a lattice resonance 3q or 4q ≡ 0, unstable slaved modes, Λ = 0.
     """
     return _wave(block, k, at, state, symmetric=True)
 
@@ -127,11 +127,11 @@ def _wave(block: Block, k: int, at: At, state: ArrayLike | None, symmetric: bool
         raise ExclusionError("block", kinds[not symmetric], other[not symmetric])
     k, n = grid_index("k", k, forms.n), forms.n
     k = min(k, n - k)
-    _refuse_lattice(k, n, forms.J(k))
+    _refuse_lattice(k, n, forms.multiplier(k))
     forms.refuse_unstable(0, 2 * k, critical=(k,))
     here, (multiplier,) = forms.evaluate(at, k)
-    mean = 2 * here.B(k, -k) / (abs(multiplier) ** 2 - here.J(0))
-    harmonic = here.B(k, k) / (multiplier**2 - here.J(2 * k))
+    mean = here.slaved(2 * here.B(k, -k), abs(multiplier) ** 2, 0)
+    harmonic = here.slaved(here.B(k, k), multiplier**2, 2 * k)
     c = 3 * here.C(k, k, -k) + 2 * here.B(k, 0) * mean + 2 * here.B(-k, 2 * k) * harmonic
     beta = -c * abs(multiplier) / multiplier
     return Wave(
