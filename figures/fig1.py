@@ -70,6 +70,8 @@ LATE = 200
 
 TOLERANCE = {"growth": 1e-9, "phase_advance": 1e-3, "amplitude": 0.01}
 """Absolute, absolute and relative distance to the prediction up to which a claim is met."""
+TIE = 1e-6
+"""Relative difference of the sizes of k and −k that rounding may make."""
 QUANTITIES = ("k", "growth", "phase", "phase_advance", "amplitude")
 """What is predicted and measured; k is 0 where no wavenumber is selected."""
 
@@ -212,9 +214,12 @@ def _projected(states: Floats, mode: Mode) -> NDArray[np.complex128]:
 
 
 def _saturated(states: Floats, mode: Mode) -> tuple[float, float]:
-    """Root mean square of |wᴴB_k| and mean phase advance of `states` (T, N, d), of k or −k, whichever is larger."""
+    """Root mean square of |wᴴB_k| and mean phase advance of `states` (T, N, d), of k or −k, whichever is larger.
+
+    They are alike for one feature, where −k is but the conjugate, and in a wave that stands: k then.
+    """
     forward, backward = _projected(states, mode), _projected(states[:, -np.arange(N) % N], mode)
-    B = max(forward, backward, key=lambda values: float(np.linalg.norm(values)))
+    B = backward if np.linalg.norm(backward) > (1 + TIE) * np.linalg.norm(forward) else forward
     phase = np.unwrap(np.angle(B))
     return float(np.sqrt(np.mean(np.abs(B) ** 2))), round(float((phase[-1] - phase[0]) / (len(phase) - 1)), 15) + 0.0
 

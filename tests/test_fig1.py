@@ -127,3 +127,14 @@ class TestDrawing:
         np.testing.assert_allclose(colours[4], 1.0)
         near = fig1.direction_colours(turning(np.array([np.pi - 1e-9, np.pi + 1e-9])))
         np.testing.assert_allclose(near[0], near[1], atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_travelling_wave_of_one_feature_advances_as_its_mode_does(seed):
+    """k and −k of real states are of one size but for rounding, which does not choose the sign."""
+    mode = dispersion_relation(fig1.block_of("travelling")).leading()
+    crest, turn = 2 * np.pi * np.random.default_rng(seed).uniform(), 0.0123 * (-1) ** seed
+    theta = 2 * np.pi * mode.k * np.arange(fig1.N) / fig1.N
+    states = np.cos(theta + crest + turn * np.arange(60)[:, None])[..., None]
+    _, found = fig1._saturated(states, mode)
+    assert found == pytest.approx(turn, abs=1e-12)
