@@ -1,6 +1,6 @@
 """Iterated maps on a ring of tokens: trajectories, observables and parameter sweeps."""
 
-from simulate.fields import cluster_separation, grid_fourier, project, rotation, token_clusters, turn
+from simulate.fields import cluster_separation, grid_fourier, project, rotation, token_clusters
 from simulate.observables import (
     amplitude,
     cluster_values,
@@ -10,6 +10,7 @@ from simulate.observables import (
     heterogeneity,
     phase_advance,
     spectrum,
+    turn,
 )
 from simulate.settle import STATUS
 from simulate.store import load, save

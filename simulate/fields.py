@@ -8,10 +8,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dispersion import ArgumentError
+from dispersion import ArgumentError, Mode
 from dispersion.errors import real_number
 from dispersion.grid import Wavenumber, conjugate_pairs, grid_index, wavenumber
-from simulate.observables import HOMOGENEOUS
+from simulate.observables import HOMOGENEOUS, ROUNDING
+
+TIE = 1e-6
+"""Relative difference from which one of two waves is the larger."""
 
 
 def grid_fourier(x: ArrayLike, shape: tuple[int, ...] | None = None) -> NDArray[np.complex128]:
@@ -38,7 +41,7 @@ def dominant(coefficients: NDArray[np.complex128], shape: tuple[int, ...]) -> Wa
 def project(
     x: ArrayLike, left: ArrayLike, k: Wavenumber, shape: tuple[int, ...] | None = None
 ) -> NDArray[np.complex128]:
-    """(…) z = wᴴB_k, the complex amplitude of a mode in states `x` (…, N, d).
+    """(…) z = wᴴB_k, the complex amplitude of a mode in states `x` (…, N, d); zero where it is but their rounding.
 
     left : w (d,), with wᴴv = 1 for the right vector v: X_j = z v e^{iq·j} + c.c. k : its wavenumber, an int on
     a ring, a tuple on a torus of this `shape`.
@@ -47,14 +50,25 @@ def project(
     if left.shape != x.shape[-1:]:
         raise ArgumentError("left", f"shape {left.shape}", f"shape {x.shape[-1:]}, one number for each feature")
     shape = shape or x.shape[-2:-1]
-    at_k: NDArray[np.complex128] = grid_fourier(x, shape)[..., grid_index("k", k, shape), :] @ left.conj()
-    return at_k
+    z = grid_fourier(x, shape)[..., grid_index("k", k, shape), :] @ left.conj()
+    size = np.abs(x).max(axis=(-2, -1)) * np.abs(left).sum()
+    return np.where(np.abs(z) <= ROUNDING * size, 0, z)
 
 
-def turn(before: ArrayLike, after: ArrayLike) -> NDArray[np.float64]:
-    """(…) arg(after/before) in (−π, π], radians, of complex amplitudes; NaN where either is zero."""
-    ratio = np.asarray(after) * np.conj(before)
-    return np.where(ratio == 0, np.nan, np.angle(ratio))
+def wave_of(
+    before: ArrayLike, after: ArrayLike, mode: Mode, shape: tuple[int, ...] | None = None
+) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
+    """(…) the complex amplitude z of `mode` in states (…, N, d) `before` and `after` a layer on tokens of this `shape`.
+
+    Where J(q) is real and Λ is not, in a rotating mode, waves of k and −k grow alike and run opposite ways, each with
+    ω: X_j = (z v + z̄' v̄) e^{iq·j} + c.c. It is the larger of z and z' after the layer, and z if they are equal.
+    """
+    forward = [project(x, mode.left, mode.k, shape) for x in (before, after)]
+    if mode.morphology != "rotating":
+        return forward[0], forward[1]
+    backward = [project(x, mode.left.conj(), mode.k, shape).conj() for x in (before, after)]
+    other = np.abs(backward[1]) > (1 + TIE) * np.abs(forward[1])
+    return np.where(other, backward[0], forward[0]), np.where(other, backward[1], forward[1])
 
 
 def rotation(before: ArrayLike, after: ArrayLike, plane: ArrayLike) -> NDArray[np.float64]:

@@ -13,6 +13,7 @@ from dispersion import ArgumentError, Block, dispersion_relation
 from dispersion.mode import Mode
 from simulate import observables
 from simulate.engines import Model
+from simulate.fields import wave_of
 from simulate.linear import Critical
 from simulate.results import ALWAYS, COLUMNS, DEFAULT, RESERVED
 from simulate.settle import Outcome
@@ -120,12 +121,13 @@ def leading_mode(model: Model) -> Mode | None:
 
 
 def _critical(path: Trajectory, mode: Mode, name: str) -> Any:
+    wave = wave_of(path.previous, path.state, mode, path.shape)
     quantities: dict[str, Callable[[], Any]] = {
         "critical_wavenumber": lambda: mode.k,
         "critical_modulus": lambda: abs(mode.multiplier),
         "critical_phase": lambda: mode.phase,
-        "critical_amplitude": lambda: abs(path.projection(mode.left, mode.k)),
-        "critical_phase_advance": lambda: path.mode_advance(mode.left, mode.k),
+        "critical_amplitude": lambda: float(np.abs(wave[1])),
+        "critical_phase_advance": lambda: float(observables.turn(*wave)),
     }
     return quantities[name]()
 

@@ -14,6 +14,9 @@ from dispersion.grid import grid_index
 HOMOGENEOUS = 1e-12
 """A state whose pattern |B_k|, k ≥ 1, stays below this times max(1, |B_0|) counts as homogeneous."""
 
+ROUNDING = 1e-14
+"""A Fourier coefficient below this times the largest |x| is rounding, and has no phase."""
+
 
 def fourier(x: ArrayLike) -> NDArray[np.complex128]:
     """(…, N) B_k = Σ_j x_j e^{−2πikj/N}/N, k = 0 … N−1, of states `x` (…, N)."""
@@ -52,10 +55,23 @@ def amplitude(x: ArrayLike, k: ArrayLike) -> NDArray[np.float64]:
 def phase_advance(before: ArrayLike, after: ArrayLike, k: ArrayLike) -> NDArray[np.float64]:
     """(…) arg(B_k after / B_k before) in (−π, π], radians, of states (…, N); `k` as in `amplitude`.
 
-    Positive when the crests move towards smaller j. NaN where B_k is zero before or after.
+    Positive when the crests move towards smaller j. NaN where B_k is zero, but for rounding, before or after.
     """
-    ratio = _at(fourier(after), k) * np.conj(_at(fourier(before), k))
+    first, second = (_at(fourier(x), k) for x in (before, after))
+    told = [np.abs(z) > ROUNDING * np.abs(x).max(axis=-1) for z, x in ((first, before), (second, after))]
+    return np.where(told[0] & told[1], turn(first, second), np.nan)
+
+
+def turn(before: ArrayLike, after: ArrayLike) -> NDArray[np.float64]:
+    """(…) arg(after/before) in (−π, π], radians, of complex amplitudes; NaN where either is zero."""
+    ratio = _mantissa(np.asarray(after)) * np.conj(_mantissa(np.asarray(before)))
     return np.where(ratio == 0, np.nan, np.angle(ratio))
+
+
+def _mantissa(z: NDArray) -> NDArray:
+    """`z` over a power of two, of size 1/2 to 1: the product of two small numbers would be zero."""
+    _, exponent = np.frexp(np.abs(z))
+    return np.ldexp(z.real, -exponent) + 1j * np.ldexp(z.imag, -exponent)
 
 
 def cluster_values(x: ArrayLike) -> NDArray[np.float64]:

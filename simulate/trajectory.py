@@ -84,10 +84,14 @@ class Trajectory:
 
     @property
     def phase_advance(self) -> float:
-        """arg(B_k after / B_k before) of the dominant wavenumber over the last layer, radians."""
-        k = self.wavenumber
-        product = np.vdot(self._coefficient(self.previous, k), self._coefficient(self.state, k))
-        return float(fields.turn(1.0, product))
+        """arg(B_k after / B_k before) of the dominant wavenumber over the last layer, radians; NaN where either is but
+        rounding.
+        """
+        before, after = (self._coefficient(x, self.wavenumber) for x in (self.previous, self.state))
+        for B, x in ((before, self.previous), (after, self.state)):
+            if np.linalg.norm(B) <= observables.ROUNDING * np.abs(x).max():
+                return float("nan")
+        return float(observables.turn(1.0, np.vdot(before, after)))
 
     @property
     def mean(self) -> NDArray[np.float64]:
@@ -112,9 +116,11 @@ class Trajectory:
         return complex(fields.project(self.state, left, k, self.shape))
 
     def mode_advance(self, left: ArrayLike, k: Wavenumber) -> float:
-        """arg(z after / z before) over the last layer, radians, of the `projection` on `left` (d,) at `k`."""
+        """arg(z after / z before) over the last layer, radians, of the `projection` on `left` (d,) at `k`; NaN where
+        either is but rounding.
+        """
         before, after = (fields.project(x, left, k, self.shape) for x in (self.previous, self.state))
-        return float(fields.turn(before, after))
+        return float(observables.turn(before, after))
 
     def rotation(self, plane: ArrayLike) -> float:
         """Angle by which the tokens turned in the `plane` (2, d) of features over the last layer, radians."""

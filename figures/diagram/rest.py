@@ -11,7 +11,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from dispersion import ArgumentError, Block, dispersion_relation
-from simulate import STATUS, project, turn
+from simulate import STATUS, turn
+from simulate.fields import wave_of
 
 Grid = Mapping[str, NDArray[np.float64]]
 Make = Callable[..., Block]
@@ -67,7 +68,7 @@ def _critical(
         return {}
     x = state.reshape(*alive.shape, block.n, block.d)
     with np.errstate(all="ignore"):
-        before, after = (project(y - a, mode.left, mode.k, block.shape) for y in (x, block.forward(x)))
+        before, after = wave_of(x - a, block.forward(x) - a, mode, block.shape)
         return {
             "critical_wavenumber": mode.k,
             "critical_modulus": abs(mode.multiplier),
