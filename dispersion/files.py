@@ -45,7 +45,7 @@ from dispersion.errors import ArgumentError
 from dispersion.feedforward import FeedForward
 from dispersion.head import Head
 from dispersion.normalisation import Normalisation
-from dispersion.toml_reader import NORMS, Reader, Table, reason
+from dispersion.toml_reader import NORMS, Reader, Table, read_toml, reason
 
 try:
     import fcntl
@@ -109,12 +109,7 @@ def save_block(block: Block, path: str | os.PathLike[str]) -> None:
 def load_block(path: str | os.PathLike[str]) -> Block:
     """The block in the TOML file `path`; an ArgumentError names the key that cannot be used, as in head[1].value."""
     path = Path(path)
-    try:
-        document = tomllib.loads(path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n"))
-    except OSError as error:
-        raise ArgumentError("path", f"{str(path)!r} ({reason(error)})", "a TOML file of a block") from None
-    except (ValueError, RecursionError) as error:
-        raise ArgumentError(path.name, str(error) or "lists within lists", "a TOML file of a block") from None
+    document, _ = read_toml(path, "path", "a TOML file of a block")
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             return Reader(path).block(document)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import reprlib
+import tomllib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import reduce
 from inspect import Parameter, signature
+from math import prod
 from operator import add
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from dispersion.errors import ArgumentError, whole_number
 from dispersion.feedforward import FeedForward
 from dispersion.head import Head, Rotary
 from dispersion.kernel import Kernel
+from dispersion.memory import require
 from dispersion.normalisation import DyT, LayerNorm, Normalisation, RMSNorm
 from dispersion.stored import REAL, Arrays
 
@@ -37,6 +40,34 @@ SCALARS: dict[str, tuple[tuple[type, ...], str]] = {
     "int | tuple[int, ...]": ((int, list), "a whole number, or a list of them on a torus"),
 }
 """What may stand for an argument so annotated, and how to say it."""
+
+
+LARGEST = 2**24
+"""Bytes of a TOML file; large arrays have a place in the npz file."""
+
+AXES = 8
+"""Of a torus."""
+TOKEN = 200
+"""Bytes that a token takes in the least that can be asked of a block, its leading mode."""
+
+
+def read_toml(path: Path, argument: str, accepted: str) -> tuple[Table, str]:
+    """What the TOML file `path` says, and its text; an ArgumentError about `argument` says if it cannot be read."""
+    try:
+        content = bytearray()
+        with open(path, "rb") as file:
+            while chunk := file.read(2**16):
+                content += chunk
+                if len(content) > LARGEST:
+                    raise ArgumentError(argument, f"{str(path)!r}, of more than {LARGEST:,} bytes", accepted)
+        text = content.decode("utf-8-sig").replace("\r\n", "\n")
+        return tomllib.loads(text), text
+    except ArgumentError:
+        raise
+    except OSError as error:
+        raise ArgumentError(argument, f"{str(path)!r} ({reason(error)})", accepted) from None
+    except (ValueError, RecursionError) as error:
+        raise ArgumentError(path.name, str(error) or "lists within lists", accepted) from None
 
 
 class Reader:
@@ -177,12 +208,14 @@ def _tokens(header: Table) -> int | tuple[int, ...]:
     given = [key for key in ("n", "shape") if key in header]
     if len(given) != 1:
         raise ArgumentError("block", " and ".join(given) or "no number of tokens", "n = N, or shape = [N_1, N_2]")
-    value = header.pop(given[0])
+    key, value = f"block.{given[0]}", header.pop(given[0])
     if given == ["n"]:
-        return whole_number("block.n", value, 2)
-    if not isinstance(value, list) or not value:
-        raise ArgumentError("block.shape", reprlib.repr(value), "a list of whole numbers")
-    sizes = [whole_number(f"block.shape[{axis}]", size, 1) for axis, size in enumerate(value)]
+        sizes = [whole_number(key, value, 2)]
+    elif not isinstance(value, list) or not 1 <= len(value) <= AXES:
+        raise ArgumentError(key, reprlib.repr(value), f"a list of {AXES} whole numbers at most")
+    else:
+        sizes = [whole_number(f"{key}[{axis}]", size, 1) for axis, size in enumerate(value)]
+    require(key, f"{prod(sizes):.3g} tokens", TOKEN * prod(sizes))
     return tuple(sizes) if len(sizes) > 1 else sizes[0]
 
 

@@ -19,6 +19,26 @@ COUNTED = 0.1
 """A mode counts as present if it has this part of the largest amplitude, and that exceeds FAINT."""
 FAINT = 1e-3
 
+MEANING = {
+    "amplitude_theory": ("amplitude R of the cubic closed form", "1"),
+    "phase_advance_theory": ("phase advance a layer of the cubic closed form", "rad"),
+    "growth": ("largest modulus of a multiplier at each wavenumber", "1"),
+    "separation": ("half the distance of the two clusters", "1"),
+    "separation_theory": ("half the distance of two clusters, cubic closed form", "1"),
+    "predicted": ("regime of the two modes by cubic theory", "1"),
+    "observed": ("regime of the two modes in runs that start in each", "1"),
+    "mu": ("growth |Lambda| - 1 of each mode", "1"),
+    "transverse": ("multiplier of each mode's pure state towards the other mode, cubic theory", "1"),
+    "excluded": ("why theory refuses the point, else empty", "1"),
+    "mode": ("wavenumber of the mode", "1"),
+    "seed": ("wavenumber of the mode that the run starts in", "1"),
+}
+"""(long name, units) of what a map holds besides the variables of a sweep."""
+
+
+def _attributes(name: str) -> dict[str, str]:
+    return dict(zip(("long_name", "units"), MEANING[name.rstrip("01")], strict=True))
+
 
 def leading_wavenumber(block: Block, state: NDArray[np.float64] | None = None) -> int:
     """argmax |J(q)| on the grid of a ring, at 1⊗`state`, 0 by default."""
@@ -62,9 +82,12 @@ def with_theory(
         if rest is None or rest.any():
             moved[place] = rest
     dims = tuple(grid)
-    variables = {name: ((*dims, *tail), values) for name, values in columns.items()}
-    theory = xr.Dataset(variables | {"excluded": (dims, excluded.astype(str))}, coords=dict(grid))
-    return with_critical_modes(run, make, grid, moved).merge(theory)
+    variables = {name: ((*dims, *tail), values, _attributes(name)) for name, values in columns.items()}
+    coords = {name: (name, values, {"long_name": name, "units": "1"}) for name, values in grid.items()}
+    excluded = (dims, excluded.astype(str), _attributes("excluded"))
+    theory = xr.Dataset(variables | {"excluded": excluded}, coords=coords)
+    run = with_critical_modes(run, make, grid, moved).assign_coords(coords)
+    return run.merge(theory)
 
 
 def wave_map(make: Make, grid: Grid, **settings: Any) -> xr.Dataset:
@@ -119,6 +142,7 @@ def cluster_map(make: Make, grid: Grid, **settings: Any) -> xr.Dataset:
     run = sweep(_named(make, grid), grid, **settings)
     separation = (run.cluster_high - run.cluster_low) / 2
     run["separation"] = np.sqrt((separation**2).sum("feature", skipna=False)) if "feature" in run.dims else separation
+    run.separation.attrs = _attributes("separation")
     return with_theory(run, make, grid, ["separation_theory"], predict).drop_vars("state")
 
 
@@ -142,10 +166,13 @@ def competition_map(make: Make, modes: tuple[int, int], grid: Grid, seed: int = 
     data = with_theory(run, make, grid, ["predicted", "mu0", "mu1", "transverse0", "transverse1"], predict)
     for name in ("mu", "transverse"):
         pair = [data[f"{name}{i}"] for i in (0, 1)]
-        data[name] = xr.concat(pair, "mode").transpose(*grid, "mode")
+        data[name] = xr.concat(pair, "mode").transpose(*grid, "mode").assign_attrs(_attributes(name))
     data = data.drop_vars(["state", "start", "mu0", "mu1", "transverse0", "transverse1"])
     data = data.assign(critical_modulus=data.critical_modulus.isel(seed=0)).assign_coords(mode=list(modes))
-    data["observed"] = (tuple(grid), observed_regime(data.spectrum.sel(k=list(modes)).values))
+    observed = observed_regime(data.spectrum.sel(k=list(modes)).values)
+    data["observed"] = (tuple(grid), observed, _attributes("observed"))
+    for name in ("mode", "seed"):
+        data[name].attrs = _attributes(name)
     data.predicted.attrs["flag_meanings"] = data.observed.attrs["flag_meanings"] = ", ".join(REGIMES)
     return data
 

@@ -1,7 +1,7 @@
 """Phase diagrams from a TOML specification: a block with arithmetic in its numbers, swept over one or two parameters.
 
 quantity = "amplitude"          # amplitude, wavenumber, speed, competition (of two `modes`) or clusters
-depth = 5000                    # also: seed, start (a number), tolerance, modes = [4, 5]
+depth = 5000                    # also: seed, tolerance, start; modes = [4, 5] instead of start for a competition
 
 [parameters]                    # one or two
 gain = {from = 0.1, to = 1.0, points = 40}          # or a list of values
@@ -14,16 +14,20 @@ n = 32
 kernel = {type = "gaussian_lobes", separation = 4, width = 1.0, strength = "strength"}
 value = "-gain"
 content = 1.5
+
+docs/files.md describes every key.
 """
 
 from __future__ import annotations
 
-import ast
-import operator
+import json
 import os
 import tomllib
-from collections.abc import Callable, Mapping
+import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass
+from keyword import iskeyword
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +36,9 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from dispersion import ArgumentError, Block
-from dispersion.errors import frozen_array, real_number, whole_number
-from dispersion.toml_reader import Reader, reason
+from dispersion.errors import real_number, shown, whole_number
+from dispersion.toml_reader import Reader, read_toml
+from figures.diagram.arithmetic import evaluated, used
 from figures.diagram.drawing import draw_competition, draw_quantity, draw_section, draw_wavenumber
 from figures.diagram.maps import cluster_map, competition_map, wave_map, wavenumber_map
 from figures.diagram.rest import Grid
@@ -57,17 +62,14 @@ ADDED: dict[str, tuple[str, ...]] = {
     "competition": ("observed", "predicted", "mu", "transverse", "mode", "seed", "excluded"),
 }
 """What a map holds besides the variables of a sweep."""
-OPTIONS = ("quantity", "depth", "seed", "start", "tolerance", "modes", "parameters")
+DEFAULTS: dict[str, Any] = {"depth": 5000, "seed": 0, "tolerance": 1e-12, "start": 1e-3}
+"""Of the numbers of a specification; a competition has `modes` instead of `start`."""
+OPTIONS = ("quantity", *DEFAULTS, "modes", "parameters")
 BLOCK = ("block", "head", "feedforward", "attention_norm", "feedforward_norm")
-OPERATORS: dict[type, Callable[..., float]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
-    ast.USub: operator.neg,
-    ast.UAdd: operator.pos,
-}
+DEPTH, POINTS = 10**8, 10**7
+"""The most layers and points."""
+NAME = 64
+"""Characters of a parameter's name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +77,8 @@ class Diagram:
     """A phase diagram to be computed.
 
     path : of the specification; quantity : a key of QUANTITIES; grid : parameter → values, one or two; document : the
-    tables of the block; settings : of `simulate.sweep`; modes : the two wavenumbers of a competition.
+    tables of the block; settings : of `simulate.sweep`; modes : the two wavenumbers of a competition; text : of the
+    specification.
     """
 
     path: Path
@@ -84,19 +87,43 @@ class Diagram:
     document: Mapping[str, Any]
     settings: Mapping[str, Any]
     modes: tuple[int, int] | None
+    text: str = ""
 
     def block(self, *point: float) -> Block:
         """The block at the values `point` of the parameters, in the order of `grid`."""
         values = dict(zip(self.grid, map(float, point), strict=True))
-        return Reader(self.path).block(_evaluated(self.document, values))
+        return Reader(self.path).block(evaluated(self.document, values))
+
+    @property
+    def identity(self) -> str:
+        """What the file says, whatever its comments and spaces."""
+        return json.dumps(tomllib.loads(self.text), sort_keys=True, default=str)
+
+    @property
+    def points(self) -> int:
+        """How many there are."""
+        return prod(map(len, self.grid.values()))
+
+    @property
+    def estimate(self) -> str:
+        """How much work it is: points, layers and memory, at most."""
+        block = self.block(*(float(values[0]) for values in self.grid.values()))
+        shape = " × ".join(f"{len(values)}" for values in self.grid.values())
+        runs = f"{shape}, two starts each" if self.modes else shape
+        # last state, spectrum and numbers of each point, held twice while they are written
+        memory = 2 * self.points * (1 + (self.modes is not None)) * 8 * (2 * block.n * block.d + 30)
+        size = f"{memory / 1e9:.1f} GB" if memory > 1e8 else f"{max(1, round(memory / 1e6))} MB"
+        return f"{self.points:,} points ({runs}), up to {self.settings['depth']:,} layers each, about {size} of memory"
 
     def compute(self, **sweep: Any) -> xr.Dataset:
         """The simulated map with theory on the same grid; `sweep`: path, resume, backend, … of `simulate.sweep`."""
         settings = {**self.settings, **sweep}
         if self.modes is not None:
-            return competition_map(self.block, self.modes, self.grid, seed=settings["rng"], **settings)
-        compute = {"wavenumber": wavenumber_map, "clusters": cluster_map}.get(self.quantity, wave_map)
-        return compute(self.block, self.grid, **settings)
+            data = competition_map(self.block, self.modes, self.grid, seed=settings["rng"], **settings)
+        else:
+            compute = {"wavenumber": wavenumber_map, "clusters": cluster_map}.get(self.quantity, wave_map)
+            data = compute(self.block, self.grid, **settings)
+        return data.assign_attrs(quantity=self.quantity, specification=self.text)
 
     def draw(self, data: xr.Dataset, ax: Axes) -> None:
         """Draw the `data` of `compute`: a map, or a section over one parameter."""
@@ -112,115 +139,116 @@ class Diagram:
 
 
 def load_diagram(path: str | os.PathLike[str]) -> Diagram:
-    """The specification in the TOML file `path`; an ArgumentError names the key that cannot be used."""
+    """The specification in the TOML file `path`; an ArgumentError names the key that cannot be used, or is not used."""
     path = Path(path)
+    document, text = read_toml(path, "spec", "a TOML file of a phase diagram")
     try:
-        document = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
-    except OSError as error:
-        raise ArgumentError("spec", f"{str(path)!r} ({reason(error)})", "a TOML file of a phase diagram") from None
-    except (ValueError, RecursionError) as error:
-        raise ArgumentError(path.name, str(error) or "lists within lists", "a TOML file of a phase diagram") from None
-    unknown = sorted(set(document) - {*OPTIONS, *BLOCK})
-    if unknown:
-        raise ArgumentError(f"{path.name}: {unknown[0]}", "an unknown key", ", ".join((*OPTIONS, *BLOCK)))
-    quantity = document.get("quantity")
-    if quantity not in QUANTITIES:
-        raise ArgumentError(f"{path.name}: quantity", repr(quantity), ", ".join(QUANTITIES))
-    modes = None
-    if quantity == "competition":
-        given = document.get("modes")
-        if not isinstance(given, list) or len(given) != 2 or not all(isinstance(k, int) for k in given):
-            raise ArgumentError(f"{path.name}: modes", given, "two whole wavenumbers, for a competition")
-        modes = (given[0], given[1])
-    settings: dict[str, Any] = {
-        "depth": whole_number("depth", document.get("depth", 5000), 1),
-        "rng": whole_number("seed", document.get("seed", 0), 0),
-        "tolerance": real_number("tolerance", document.get("tolerance", 1e-12)),
-    }
-    if modes is None:
-        settings["start"] = real_number("start", document.get("start", 1e-3))
-    tables = {name: document[name] for name in BLOCK if name in document}
-    diagram = Diagram(path, quantity, _grid(path, document.get("parameters")), tables, settings, modes)
-    try:
-        block = diagram.block(*(float(values[0]) for values in diagram.grid.values()))
+        diagram = _diagram(path, document, text)
+        _check_quantity(diagram, diagram.block(*(float(values[0]) for values in diagram.grid.values())))
     except ArgumentError as error:
         raise ArgumentError(f"{path.name}: {error.argument}", error.got, error.accepted) from None
-    _check_quantity(diagram, block)
+    unused = [name for name in diagram.grid if name not in used(diagram.document)]
+    if unused:
+        got, accepted = "a parameter that no part of the block uses", 'one in an expression, as in value = "-gain"'
+        raise ArgumentError(f"{path.name}: parameters.{unused[0]}", got, accepted)
     return diagram
+
+
+def _diagram(path: Path, document: Mapping[str, Any], text: str) -> Diagram:
+    for key in document:
+        if key not in (*OPTIONS, *BLOCK):
+            raise ArgumentError(key, "an unknown key", ", ".join((*OPTIONS, *BLOCK)))
+    quantity = document.get("quantity")
+    if not isinstance(quantity, str) or quantity not in QUANTITIES:
+        raise ArgumentError("quantity", _or_nothing(quantity), ", ".join(QUANTITIES))
+    unused = "start" if quantity == "competition" else "modes"
+    if unused in document:
+        raise ArgumentError(unused, f"a key that {quantity!r} does not use", "no such key")
+    reader = Reader(path)
+
+    def whole(key: str, least: int) -> int:
+        return whole_number(key, reader.read(key, "int", document.get(key, DEFAULTS[key])), least)
+
+    def real(key: str) -> float:
+        return real_number(key, reader.read(key, "float", document.get(key, DEFAULTS[key])))
+
+    settings: dict[str, Any] = {"depth": whole("depth", 1), "rng": whole("seed", 0), "tolerance": real("tolerance")}
+    if settings["depth"] > DEPTH:
+        raise ArgumentError("depth", settings["depth"], f"a whole number of at most {DEPTH:,} layers")
+    if settings["tolerance"] < 0:
+        raise ArgumentError("tolerance", settings["tolerance"], "a number above 0, or 0 for no early stop")
+    modes = None
+    if quantity == "competition":
+        modes = _modes(document.get("modes"))
+    else:
+        settings["start"] = real_number("start", real("start"), positive=True)
+    tables = {name: document[name] for name in BLOCK if name in document}
+    return Diagram(path, quantity, _grid(reader, document.get("parameters")), tables, settings, modes, text)
+
+
+def _modes(given: Any) -> tuple[int, int]:
+    if not isinstance(given, list) or [type(k) for k in given] != [int, int]:
+        raise ArgumentError("modes", _or_nothing(given), "two different whole wavenumbers, such as [4, 5]")
+    return given[0], given[1]
+
+
+def _or_nothing(value: Any) -> str:
+    return "nothing" if value is None else shown(value)
 
 
 def _check_quantity(diagram: Diagram, block: Block) -> None:
     """Refuse a quantity that the `block` does not have, modes that do not fit it, and names that are taken."""
-    file, quantity = diagram.path.name, diagram.quantity
+    quantity = diagram.quantity
     if quantity in RINGS and len(block.shape) > 1:
         others = ", ".join(name for name in QUANTITIES if name not in RINGS)
-        raise ArgumentError(
-            f"{file}: quantity", f"{quantity!r} on tokens {block.shape}", f"a ring; on a torus {others}"
-        )
+        raise ArgumentError("quantity", f"{quantity!r} on tokens {block.shape}", f"a ring; on a torus {others}")
     if quantity == "competition" and block.d > 1:
         others = ", ".join(name for name in QUANTITIES if name != quantity)
-        raise ArgumentError(
-            f"{file}: quantity", f"{quantity!r} with d = {block.d}", f"d = 1; with more features {others}"
-        )
+        raise ArgumentError("quantity", f"{quantity!r} with d = {block.d}", f"d = 1; with more features {others}")
     if diagram.modes is not None and (
         not all(1 <= k <= block.n // 2 for k in diagram.modes) or diagram.modes[0] == diagram.modes[1]
     ):
-        raise ArgumentError(f"{file}: modes", list(diagram.modes), f"two different wavenumbers, 1 … {block.n // 2}")
+        raise ArgumentError("modes", list(diagram.modes), f"two different wavenumbers, 1 … {block.n // 2}")
     for name in diagram.grid:
         if name in RESERVED or name in ADDED[quantity]:
-            raise ArgumentError(f"{file}: parameters.{name}", "the name of a result", "another name")
+            raise ArgumentError(f"parameters.{name}", "the name of a result", "another name")
 
 
-def _grid(path: Path, table: Any) -> Grid:
+def _grid(reader: Reader, table: Any) -> Grid:
     if not isinstance(table, dict) or not 1 <= len(table) <= 2:
-        got = "none" if table is None else f"{len(table)}" if isinstance(table, dict) else repr(table)
-        raise ArgumentError(f"{path.name}: parameters", got, "a table of one or two parameters")
+        got = f"{len(table)}" if isinstance(table, dict) else _or_nothing(table)
+        raise ArgumentError("parameters", got, "a table of one or two parameters")
+    sizes = [_checked_axis(reader, name, value, len(table)) for name, value in table.items()]
+    if prod(sizes) > POINTS:
+        raise ArgumentError("parameters", f"{prod(sizes):,} points", f"at most {POINTS:,}")
     grid = {}
     for name, value in table.items():
-        key = f"{path.name}: parameters.{name}"
-        if isinstance(value, dict) and set(value) == {"from", "to", "points"}:
-            first, last = (real_number(f"{key}.{end}", value[end]) for end in ("from", "to"))
-            grid[name] = np.linspace(first, last, whole_number(f"{key}.points", value["points"], 2))
-        elif isinstance(value, list):
-            grid[name] = frozen_array(key, value, (None,))
-            if len(value) < len(table):
-                raise ArgumentError(key, value, "two values or more, for a map over two parameters")
-        else:
-            raise ArgumentError(key, repr(value), "{from = …, to = …, points = …} or a list of numbers")
-        if not name.isidentifier():
-            raise ArgumentError(key, repr(name), "a name of letters, digits and _")
+        ends = isinstance(value, dict)
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = np.linspace(value["from"], value["to"], value["points"]) if ends else np.array(value, dtype=float)
+            increasing = np.isfinite(values).all() and (np.diff(values) > 0).all()
+        if not increasing:
+            accepted = "`from` well below `to`" if ends else "different numbers, from the lowest to the highest"
+            raise ArgumentError(f"parameters.{name}", shown(value), accepted)
+        grid[name] = values
     return grid
 
 
-def _evaluated(value: Any, parameters: Mapping[str, float]) -> Any:
-    """`value` with every string that names a parameter replaced by the number it stands for."""
-    if isinstance(value, dict):
-        return {key: _evaluated(item, parameters) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_evaluated(item, parameters) for item in value]
-    if not isinstance(value, str):
-        return value
-    try:
-        tree = ast.parse(value, mode="eval").body
-    except SyntaxError:
-        return value
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    return _number(tree, value, parameters) if names & set(parameters) else value
-
-
-def _number(node: ast.expr, text: str, parameters: Mapping[str, float]) -> float:
-    """The arithmetic expression `node`, part of `text`."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        return node.value
-    if isinstance(node, ast.Name) and node.id in parameters:
-        return parameters[node.id]
-    if isinstance(node, ast.UnaryOp) and type(node.op) in OPERATORS:
-        return OPERATORS[type(node.op)](_number(node.operand, text, parameters))
-    if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
-        sides = (_number(side, text, parameters) for side in (node.left, node.right))
-        try:
-            return OPERATORS[type(node.op)](*sides)
-        except ArithmeticError as error:
-            at = ", ".join(f"{name} = {value:g}" for name, value in parameters.items())
-            raise ArgumentError("expression", f"{text!r} at {at} ({error})", "a finite number") from None
-    raise ArgumentError("expression", repr(text), f"numbers, + − * / ** and the parameters {', '.join(parameters)}")
+def _checked_axis(reader: Reader, name: str, value: Any, axes: int) -> int:
+    """How many values the parameter `name` has; what is not a name or no axis of numbers is refused."""
+    key = f"parameters.{name}"
+    plain = name.isidentifier() and not iskeyword(name) and unicodedata.normalize("NFKC", name) == name
+    if not plain or len(name) > NAME:
+        raise ArgumentError(key, shown(name), f"a name of letters, digits and _, {NAME} characters at most")
+    if isinstance(value, dict) and set(value) == {"from", "to", "points"}:
+        for end in ("from", "to"):
+            real_number(f"{key}.{end}", reader.read(f"{key}.{end}", "float", value[end]))
+        return whole_number(f"{key}.points", reader.read(f"{key}.points", "int", value["points"]), 2)
+    if not isinstance(value, list):
+        raise ArgumentError(key, shown(value), "{from = …, to = …, points = …} or a list of numbers")
+    for place, item in enumerate(value):
+        real_number(f"{key}[{place}]", reader.read(f"{key}[{place}]", "float", item))
+    if len(value) < axes:
+        accepted = "two values or more, for a map over two parameters" if axes > 1 else "one number or more"
+        raise ArgumentError(key, shown(value), accepted)
+    return len(value)
