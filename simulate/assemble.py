@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from simulate.columns import Column
 from simulate.journal import Store
 from simulate.results import Layout, attributes, coordinates
 
@@ -21,7 +22,7 @@ class Result:
     """Outcomes and what describes them.
 
     store : the outcomes. axes : the swept values by name. layout : sizes beyond them. attributes : of the whole.
-    start : given start states, (N, d) or (*swept, N, d), or None.
+    start : given start states, (N, d) or (*swept, N, d), or None. columns : what was known to be recorded.
     """
 
     store: Store
@@ -29,6 +30,7 @@ class Result:
     layout: Layout
     attributes: Mapping[str, Any]
     start: NDArray[np.float64] | None
+    columns: Mapping[str, Column]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -40,7 +42,7 @@ class Result:
         """(dimensions, type, attributes) of each variable."""
         return {
             name: ((*self.axes, *column.dims), column.kind, attributes(name, column))
-            for name, column in self.store.columns.items()
+            for name, column in self._columns.items()
         }
 
     @property
@@ -63,7 +65,7 @@ class Result:
         """Length of each dimension."""
         found = dict(zip(self.axes, self.shape, strict=True))
         found |= {dim: size for dim, size in self.layout.sizes.items() if dim in self._used()}
-        for column in self.store.columns.values():
+        for column in self._columns.values():
             found |= dict(zip(column.dims, column.sizes, strict=True))
         return found
 
@@ -77,6 +79,12 @@ class Result:
             values = self.store.rows(name, 0, points)
             variables[name] = (dims, values.reshape(*self.shape, *values.shape[1:]), attrs)
         return xarray.Dataset(variables | self.starts, self.coordinates, dict(self.attributes))
+
+    @property
+    def _columns(self) -> dict[str, Column]:
+        """All columns: those known before the work, then others by name, whichever point had them first."""
+        late = sorted(self.store.columns.keys() - self.columns.keys())
+        return {name: self.store.columns[name] for name in (*self.columns, *late)}
 
     def _used(self) -> set[str]:
         used = {dim for column in self.store.columns.values() for dim in column.dims}

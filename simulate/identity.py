@@ -1,69 +1,189 @@
-"""What makes a sweep the same sweep: a digest of each of its settings, so that a resumed one is not another."""
+"""What makes a computation the same one: digests of values, and of functions with all that they refer to.
+
+Numbers, strings, arrays, dataclasses and what is made of them are known by their values. A function is known by its
+code, defaults, closure and the globals it names, as far as these are not a library's; any other object by its class
+and the state it would be pickled with. What even that does not show (a file that is read, a counter inside an
+extension) no digest can.
+"""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
+from functools import lru_cache
+from hashlib import blake2b
 from importlib import metadata
+from struct import pack
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from simulate.points import Plan
+from dispersion import ArgumentError
+
+SIZE = 16
+"""Bytes of a digest."""
+
+OURS = ("amplitude", "dispersion", "figures", "models", "simulate", "tokenwaves")
+"""Packages whose functions the version stands for."""
+
+PLAIN = (bool, int, str, bytes, complex)
+
+Memo = dict[int, tuple[Any, bytes]]
+"""By id: the object itself, so that it lives as long as the entry, and its code."""
 
 
-def settings_of(plan: Plan, start: Any, first: object) -> dict[str, str]:
-    """The settings of `plan` by name, each as a number or a digest.
-
-    start : as checked, arrays included. first : the first block that could be built, which stands for what
-    make_block does, its own code apart.
-    """
-    return {
-        "depth": str(plan.depth),
-        "tolerance": repr(plan.tolerance),
-        "rng": str(plan.seed),
-        "start": digest(start),
-        "parameters": digest(dict(plan.axes)),
-        "make_block": digest(plan.make_block),
-        "block": digest(first),
-        "measure": digest((plan.measures.names, plan.measures.functions)),
-        "version": _version(),
-    }
+def digest(value: object, memo: Memo | None = None) -> str:
+    """Hexadecimal digits that are the same for the same value; `memo` as of `encode`."""
+    try:
+        return blake2b(encode(value, {} if memo is None else memo), digest_size=SIZE).hexdigest()
+    except RecursionError:
+        raise ArgumentError("measure", "an object nested too deeply to be known again", "a plainer one") from None
 
 
-def digest(value: object) -> str:
-    """Sixteen hexadecimal digits of numbers, strings, arrays, functions (name and code), and what is made of them."""
-    made = hashlib.sha256()
-    _feed(made, value)
-    return made.hexdigest()[:16]
+def encode(value: Any, memo: Memo) -> bytes:
+    """Bytes that are the same for the same value; `memo` remembers the objects already seen."""
+    kind: Any = type(value)
+    if kind is np.ndarray and value.dtype.kind != "O":
+        return b"%b%d %b" % (_kind(value.dtype, value.shape), value.size, value.tobytes())
+    if kind is float:
+        return b"f" + pack("d", value)
+    if value is None:
+        return b"-"
+    if kind is tuple:
+        return b"(%d " % len(value) + b"".join([encode(part, memo) for part in value])
+    if kind in PLAIN or isinstance(value, bool | int | float | complex | str | bytes):
+        text = f"{kind.__name__} {value!r}".encode("utf-8", "surrogatepass")
+        return b"%d %b" % (len(text), text)
+    known = memo.get(id(value))
+    if known is None:
+        memo[id(value)] = value, b"itself"  # what refers to itself ends here
+        names = _field_names(kind)
+        if names is None:
+            parts = [encode(part, memo) for part in _parts(value)]
+            content = blake2b(b"%d %b" % (len(parts), b"".join(parts)), digest_size=SIZE).digest()
+        else:
+            content = b"".join([encode(getattr(value, name), memo) for name in names])
+        memo[id(value)] = known = value, _name(kind) + content
+    return known[1]
 
 
-def _feed(made: Any, value: Any) -> None:
-    made.update(type(value).__name__.encode())
-    if isinstance(value, np.ndarray):
-        made.update(f"{value.dtype.str}{value.shape}".encode())
-        made.update(np.ascontiguousarray(value).tobytes())
-    elif is_dataclass(value) and not isinstance(value, type):
-        for item in fields(value):
-            _feed(made, getattr(value, item.name))
-    elif isinstance(value, Mapping):
-        for name, item in value.items():
-            _feed(made, (name, item))
-    elif isinstance(value, tuple | list):
-        for item in value:
-            _feed(made, item)
-    elif callable(value):
-        code = getattr(value, "__code__", None)
-        made.update(getattr(value, "__qualname__", type(value).__qualname__).encode())
-        made.update(b"" if code is None else code.co_code)
-        _feed(made, [c for c in getattr(code, "co_consts", ()) if isinstance(c, int | float | str | tuple)])
-    else:
-        made.update(repr(value).encode())
+def total(digests: Iterable[str]) -> str:
+    """One digest of many, whatever their order and grouping: their sum."""
+    return f"{sum([int(digest, 16) for digest in digests]) % 256**SIZE:0{2 * SIZE}x}"
 
 
-def _version() -> str:
+def version() -> str:
+    """The version of this package."""
     try:
         return metadata.version("tokenwaves")
     except metadata.PackageNotFoundError:
         return "not installed"
+
+
+def _parts(value: Any) -> Iterable[object]:
+    """What tells `value` from others of its class."""
+    if isinstance(value, tuple | list):
+        return value
+    if isinstance(value, Mapping):
+        return [part for item in value.items() for part in item]
+    if isinstance(value, set | frozenset):
+        return sorted(digest(item) for item in value)
+    if isinstance(value, np.ndarray):
+        return [value.shape, value.tolist()]
+    if isinstance(value, np.generic):
+        return [value.dtype.str, value.tobytes()]
+    if isinstance(value, CodeType):
+        return [value.co_code, *_constants(value), *value.co_names]
+    if isinstance(value, FunctionType):
+        return _function(value)
+    if isinstance(value, MethodType):
+        return [value.__func__, value.__self__]
+    if isinstance(value, ModuleType):
+        return [value.__name__]
+    if isinstance(value, type):
+        own = [] if _library(value) else [part for part in vars(value).items() if part[0] not in HIDDEN]
+        return [value.__module__, value.__qualname__, *value.__bases__, *own]
+    if isinstance(value, property):
+        return [value.fget, value.fset]
+    if isinstance(value, BuiltinFunctionType | np.ufunc):
+        return [value.__name__, *([] if isinstance(value, np.ufunc) else [getattr(value, "__self__", None)])]
+    return _state(value)
+
+
+HIDDEN = ("__dict__", "__weakref__", "__module__", "__doc__", "__firstlineno__", "__static_attributes__")
+
+
+@lru_cache
+def _field_names(kind: type) -> tuple[str, ...] | None:
+    """The fields of a dataclass of ours, which have all that there is to its values; None for any other class."""
+    ours = is_dataclass(kind) and kind.__module__.partition(".")[0] in OURS
+    return tuple(item.name for item in fields(kind)) if ours else None
+
+
+@lru_cache
+def _name(kind: type) -> bytes:
+    return f"{kind.__module__}.{kind.__qualname__}:".encode()
+
+
+@lru_cache
+def _kind(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
+    return f"{dtype.str}{shape}".encode()
+
+
+def _function(value: FunctionType) -> list[object]:
+    if _library(value):
+        return [value.__module__, value.__qualname__]
+    cells = [_content(cell) for cell in value.__closure__ or ()]
+    return [value.__qualname__, value.__code__, value.__defaults__, value.__kwdefaults__, cells, _globals(value)]
+
+
+def _content(cell: Any) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return "nothing"
+
+
+def _globals(function: FunctionType) -> dict[str, object]:
+    """The globals that the code of `function` names; of a module those of its attributes that the code names too."""
+    names = sorted(_names(function.__code__))
+    found: dict[str, object] = {name: function.__globals__[name] for name in names if name in function.__globals__}
+    for name, value in list(found.items()):
+        if isinstance(value, ModuleType):
+            found |= {f"{name}.{other}": vars(value)[other] for other in names if other in vars(value)}
+    return found
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (_names(constant) for constant in code.co_consts if isinstance(constant, CodeType))
+    return {*code.co_names}.union(*inner)
+
+
+def _constants(code: CodeType) -> tuple[object, ...]:
+    """The constants of `code`, but for its documentation."""
+    documented = bool(code.co_consts) and isinstance(code.co_consts[0], str) and code.co_name != "<lambda>"
+    return code.co_consts[1:] if documented else code.co_consts
+
+
+def _library(value: Any) -> bool:
+    """Whether a function or class belongs to a library, whose version is taken to stay."""
+    name = getattr(value, "__module__", None) or "builtins"
+    top = name.partition(".")[0]
+    if top == "__main__":
+        return False
+    file = getattr(sys.modules.get(top), "__file__", None) or ""
+    return top in sys.stdlib_module_names or top in OURS or "site-packages" in file or "dist-packages" in file
+
+
+def _state(value: Any) -> list[object]:
+    """The class of any other object, and what it would be pickled with."""
+    wrapped = getattr(value, "py_func", None) or getattr(value, "__wrapped__", None)
+    if isinstance(wrapped, FunctionType):  # compiled by numba, or decorated
+        return [type(value), wrapped]
+    try:
+        reduced = value.__reduce_ex__(4)
+    except Exception:
+        return [type(value), getattr(value, "__dict__", None)]
+    return [type(value), reduced] if isinstance(reduced, str) else [type(value), *reduced[1:3]]

@@ -1,34 +1,44 @@
-"""Where the outcomes of a sweep gather: in memory, or in a folder beside the result file, safe under kill -9.
+"""Where the outcomes of long work gather: in memory, or in a folder beside the result file, safe under kill -9.
 
-The folder FILE.parts holds settings.json, one file of raw numbers for each variable, and log.jsonl. A range of
-points is written to the variables first and flushed to the disk, then one line of the log says that it is done; what
-no whole line of the log speaks for does not count.
+The folder FILE.parts holds settings.json, one file of raw numbers for each variable, log.jsonl and lock. A range of
+points is written to the variables first and flushed to the disk, then one line of the log says that it is done. A line
+counts if its own checksum is right, made with the settings, and those of the numbers that it speaks for; the points
+of any other are worked on again. A folder whose settings.json is not whole is not ours, and left as it is.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Protocol
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dispersion import ArgumentError
-from simulate.points import Part, check_sizes
-from simulate.results import Column, custom_column
+from simulate.columns import Column, Part, joined
+from simulate.lock import Lock, Locked
+from simulate.store import usable
 
-BLOCK = 2**16
-"""Points that are filled at a time."""
+SETTINGS, LOG, LOCK, NEW = "settings.json", "log.jsonl", "lock", "new"
+
+Origins = list[tuple[int, int, str]]
+"""(first, last, origin) of ranges of points."""
 
 
 class Store(Protocol):
-    """Outcomes by point. done : (points,) which points have one. columns : the variables so far, by name."""
+    """Outcomes by point.
+
+    done : (points,) which points have one. origins : what they come from. columns : the variables so far, by name.
+    """
 
     done: NDArray[np.bool_]
+    origins: Origins
     columns: dict[str, Column]
 
     def put(self, part: Part) -> None:
@@ -44,16 +54,17 @@ class Memory:
     def __init__(self, points: int, columns: Mapping[str, Column]) -> None:
         self.columns = dict(columns)
         self.done = np.zeros(points, dtype=bool)
+        self.origins: Origins = []
         self._values = {name: column.blank(points) for name, column in columns.items()}
 
     def put(self, part: Part) -> None:
         """Keep the outcomes of a range of points."""
+        self.columns = joined(self.columns, part.columns)
         for name, values in part.values.items():
-            column = self.columns.setdefault(name, part.columns[name])
-            check_sizes(name, values.shape[1:], column)
             if name not in self._values:
-                self._values[name] = column.blank(len(self.done))
+                self._values[name] = self.columns[name].blank(len(self.done))
             self._values[name][part.first : part.last] = values
+        self.origins.append((part.first, part.last, part.origin))
         self.done[part.first : part.last] = True
 
     def rows(self, name: str, first: int, last: int) -> NDArray:
@@ -62,135 +73,220 @@ class Memory:
 
 
 class Journal:
-    """A Store in the folder of a result file.
+    """A Store in the folder of a result file, open to one process at a time; a context manager.
 
-    path : of the result. points : of the sweep. columns : the variables that all sweeps of this kind have.
-    settings : strings by name, the same at every resumption. An ArgumentError says if the folder is that of another
-    sweep, or there at all and not to be resumed.
+    path : of the result. points : their number. columns : the variables that all work of this kind has.
+    settings : strings by name, the same at every resumption. On leaving, a folder in which nothing is done goes. An
+    ArgumentError says if the folder is that of other work, in use, not ours, or there at all and not to be resumed.
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        points: int,
-        columns: Mapping[str, Column],
-        settings: Mapping[str, str],
-        resume: bool,
+        self, path: Path, points: int, columns: Mapping[str, Column], settings: Mapping[str, str], resume: bool
     ) -> None:
-        self.folder = journal_folder(path)
+        self.path, self.folder = path, journal_folder(path)
         self.columns = dict(columns)
         self.done = np.zeros(points, dtype=bool)
+        self.origins: Origins = []
         self._reasons: dict[int, str] = {}
-        if self.folder.exists():
-            if not resume:
-                accepted = "resume=True to go on with it, another path, or the folder removed"
-                raise ArgumentError("path", f"{str(path)!r} with the unfinished sweep {self.folder.name}", accepted)
-            _check_settings(self._read_settings(), settings, str(path))
-            self._read_log()
-        else:
+        self._key = checksum(json.dumps(dict(settings)).encode()).encode()
+        with usable(path):
+            fresh = self._lock_folder(resume)
             try:
-                self.folder.mkdir()
-            except OSError as error:
-                got = f"{str(path)!r} ({error.strerror or error})"
-                raise ArgumentError("path", got, "a path where a folder can be made") from None
-        _write_whole(self.folder / "settings.json", json.dumps(dict(settings), indent=1).encode())
+                if fresh:
+                    _write_whole(self.folder / SETTINGS, _sealed({"settings": dict(settings)}, b""))
+                else:
+                    self._check_settings(settings)
+                    self._read_log()
+            except BaseException:
+                self._lock.release()
+                raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        told = kind is None or issubclass(kind, Exception | KeyboardInterrupt)
+        if told and not self.done.any():
+            self.remove()
+        else:
+            self._lock.release()
 
     def put(self, part: Part) -> None:
         """Keep the outcomes of a range of points: on the disk when this returns."""
-        shapes = {}
+        with usable(self.path):
+            self._put(part)
+
+    def _put(self, part: Part) -> None:
+        self.columns = joined(self.columns, part.columns)
+        shapes, sums = {}, {}
         for name, values in part.values.items():
-            column = self.columns.setdefault(name, part.columns[name])
-            check_sizes(name, values.shape[1:], column)
+            column = self.columns[name]
             if column.kind is object:
                 continue
-            shapes[name] = list(column.sizes)
-            file = self._file(name, column)
+            raw = np.ascontiguousarray(values, dtype=column.kind).tobytes()
+            shapes[name], sums[name] = list(column.sizes), checksum(raw)
+            file = self.folder / f"{name}.raw"
+            file.touch()
             with open(file, "r+b") as numbers:
                 numbers.seek(part.first * column.bytes_each)
-                numbers.write(np.ascontiguousarray(values, dtype=column.kind).tobytes())
+                numbers.write(raw)
                 _flush(numbers)
         reasons = {str(point): reason for point, reason in part.reasons.items()}
-        line = {"first": part.first, "last": part.last, "reasons": reasons, "shapes": shapes}
-        with open(self.folder / "log.jsonl", "ab") as log:
-            log.write(json.dumps(line).encode() + b"\n")
+        line = {"first": part.first, "last": part.last, "origin": part.origin}
+        line |= {"reasons": reasons, "shapes": shapes, "sums": sums}
+        with open(self.folder / LOG, "ab") as log:
+            log.write(_sealed(line, self._key) + b"\n")
             _flush(log)
-        self._reasons |= part.reasons
-        self.done[part.first : part.last] = True
+        self._enter(line)
 
     def rows(self, name: str, first: int, last: int) -> NDArray:
         """(points, …) of one variable, `first` to `last`."""
         column = self.columns[name]
+        found = column.blank(last - first)
         if column.kind is object:
-            found = column.blank(last - first)
             for point in self._reasons.keys() & set(range(first, last)):
                 found[point - first] = self._reasons[point]
             return found
-        with open(self._file(name, column), "rb") as numbers:
-            numbers.seek(first * column.bytes_each)
-            raw = numbers.read((last - first) * column.bytes_each)
-        values = np.frombuffer(raw, dtype=column.kind).reshape(last - first, *column.sizes).copy()
-        values[~self.done[first:last]] = column.fill
-        return values
-
-    def remove(self) -> None:
-        """Remove the folder, once the result is whole."""
-        shutil.rmtree(self.folder)
-
-    def _file(self, name: str, column: Column) -> Path:
-        """The file of a variable, made whole and blank when first asked for."""
-        file = self.folder / f"{name}.raw"
-        if not file.exists():
-            temporary = file.with_suffix(".new")
-            with open(temporary, "wb") as numbers:
-                for first in range(0, len(self.done), BLOCK):
-                    count = min(BLOCK, len(self.done) - first)
-                    numbers.write(column.blank(count).tobytes())
-                _flush(numbers)
-            os.replace(temporary, file)
-        return file
-
-    def _read_settings(self) -> dict[str, str]:
-        try:
-            found: dict[str, str] = json.loads((self.folder / "settings.json").read_bytes())
-        except (OSError, ValueError):
-            found = {}
+        raw = self._read(name, column, first, last)
+        here = self.done[first:last]
+        values = np.frombuffer(raw.ljust(found.nbytes, b"\0"), dtype=column.kind).reshape(found.shape)
+        found[here] = values[here]
         return found
 
+    def remove(self) -> None:
+        """Remove what is ours of the folder, once the result is whole, and the folder if nothing else is in it.
+
+        What is left after a kill in between is known as ours: settings.json goes last.
+        """
+        names = [LOG, *(f"{name}.raw" for name in self.columns), f"{LOG}.{NEW}", f"result.{NEW}"]
+        for name in (*names, SETTINGS, f"{SETTINGS}.{NEW}"):
+            (self.folder / name).unlink(missing_ok=True)
+        self._lock.remove()
+        with suppress(OSError):  # a stranger's file in it, or another process that begins anew
+            self.folder.rmdir()
+
+    @property
+    def draft(self) -> Path:
+        """Where the result is written before it is whole."""
+        return self.folder / f"result.{NEW}"
+
+    def _lock_folder(self, resume: bool) -> bool:
+        """Make or enter the folder and lock it; whether it is new."""
+        while True:
+            self.folder.mkdir(exist_ok=True)
+            if self.folder.is_symlink() or not self._ours():
+                got = f"beside the folder {self.folder.name}, which is no journal of a sweep, or a damaged one"
+                raise self._refused(got, f"another path, or {self.folder.name} moved away")
+            try:
+                self._lock = Lock(self.folder / LOCK)
+            except Locked:
+                raise self._refused(
+                    "which is being written by another process", "another path, or that process to end first"
+                ) from None
+            except FileNotFoundError:  # removed by its holder in between
+                continue
+            fresh = not (self.folder / SETTINGS).exists()
+            if not fresh and not resume:
+                self._lock.release()
+                accepted = "resume=True to go on with it, another path, or the folder removed"
+                raise self._refused(f"with the unfinished sweep {self.folder.name}", accepted)
+            return fresh
+
+    def _ours(self) -> bool:
+        """Whether the folder is a journal, or has only what one has before its settings are written."""
+        names = set(os.listdir(self.folder))
+        return names <= {LOCK, f"{SETTINGS}.{NEW}"} or _opened(_read_whole(self.folder / SETTINGS), b"") is not None
+
+    def _check_settings(self, settings: Mapping[str, str]) -> None:
+        found = (_opened(_read_whole(self.folder / SETTINGS), b"") or {}).get("settings", {})
+        other = [name for name in settings if found.get(name) != settings[name]]
+        if other or found.keys() != settings.keys():
+            got = f"an unfinished sweep with another {', another '.join(other)}"
+            raise self._refused(got, "the same call again, or another path")
+
     def _read_log(self) -> None:
-        for line in _whole_lines(self.folder / "log.jsonl"):
-            self.done[line["first"] : line["last"]] = True
-            self._reasons |= {int(point): reason for point, reason in line["reasons"].items()}
-            for name, sizes in line["shapes"].items():
-                self.columns.setdefault(name, custom_column(name, tuple(sizes)))
+        """Enter the lines that count; the log is left with them alone."""
+        log = self.folder / LOG
+        text = _read_whole(log)
+        kept = []
+        for raw in text.splitlines(keepends=True):
+            line = _opened(raw, self._key)
+            if line is not None and raw.endswith(b"\n") and self._holds(line):
+                self._enter(line)
+                kept.append(raw)
+        if b"".join(kept) != text:
+            _write_whole(log, b"".join(kept))
+
+    def _holds(self, line: Mapping[str, Any]) -> bool:
+        """Whether the numbers that a whole `line` speaks for are those that were written."""
+        first, last = line["first"], line["last"]
+        columns = joined(self.columns, _custom(line["shapes"]))
+        sums = line["sums"].items()
+        return not self.done[first:last].any() and all(
+            checksum(self._read(name, columns[name], first, last)) == known for name, known in sums
+        )
+
+    def _enter(self, line: Mapping[str, Any]) -> None:
+        first, last = line["first"], line["last"]
+        self.columns = joined(self.columns, _custom(line["shapes"]))
+        self._reasons |= {int(point): reason for point, reason in line["reasons"].items()}
+        self.origins.append((first, last, line["origin"]))
+        self.done[first:last] = True
+
+    def _read(self, name: str, column: Column, first: int, last: int) -> bytes:
+        """What the file of a variable has of some points, less where it ends before."""
+        try:
+            with open(self.folder / f"{name}.raw", "rb") as numbers:
+                numbers.seek(first * column.bytes_each)
+                return numbers.read((last - first) * column.bytes_each)
+        except FileNotFoundError:
+            return b""
+
+    def _refused(self, got: str, accepted: str) -> ArgumentError:
+        return ArgumentError("path", f"{str(self.path)!r}, {got}", accepted)
 
 
-def journal_folder(path: str | os.PathLike[str]) -> Path:
+def journal_folder(path: Path) -> Path:
     """The folder of the result file `path`."""
-    return Path(f"{os.fspath(path)}.parts")
+    return path.with_name(f"{path.name}.parts")
 
 
-def _check_settings(found: Mapping[str, str], settings: Mapping[str, str], path: str) -> None:
-    other = [name for name in settings if found.get(name) != settings[name]]
-    if found and other:
-        got = f"{path!r}, an unfinished sweep with another {', another '.join(other)}"
-        raise ArgumentError("path", got, "the same call again, or another path")
+def checksum(content: bytes, key: bytes = b"") -> str:
+    """Hexadecimal digits that change with any change of `content`, made with `key`."""
+    return blake2b(content, digest_size=8, key=key).hexdigest()
 
 
-def _whole_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a log that were written to their end; what follows a torn one is cut off."""
-    if not path.exists():
-        return
-    text = path.read_bytes()
-    end = text.rfind(b"\n") + 1
-    if end < len(text):
-        with open(path, "r+b") as log:
-            log.truncate(end)
-    for line in text[:end].splitlines():
-        yield json.loads(line)
+def _sealed(content: Mapping[str, Any], key: bytes) -> bytes:
+    """A line of JSON with its checksum."""
+    check = checksum(json.dumps(content, sort_keys=True).encode(), key)
+    return json.dumps({**content, "check": check}).encode()
+
+
+def _opened(line: bytes, key: bytes) -> dict[str, Any] | None:
+    """What was sealed in `line`; None if the line is not what was written, or was made with another key."""
+    try:
+        content: dict[str, Any] = json.loads(line)
+        check = content.pop("check")
+    except (ValueError, RecursionError, AttributeError, TypeError, KeyError):
+        return None
+    return content if check == checksum(json.dumps(content, sort_keys=True).encode(), key) else None
+
+
+def _custom(shapes: Mapping[str, list[int]]) -> dict[str, Column]:
+    return {name: Column.custom(name, tuple(sizes)) for name, sizes in shapes.items()}
+
+
+def _read_whole(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
 
 
 def _write_whole(path: Path, content: bytes) -> None:
-    temporary = path.with_suffix(".new")
+    temporary = path.with_name(f"{path.name}.{NEW}")
     with open(temporary, "wb") as file:
         file.write(content)
         _flush(file)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from dispersion import ArgumentError, Block, dispersion_relation
 from dispersion.mode import Mode
 from simulate import observables
+from simulate.columns import Column, joined
 from simulate.engines import Model
 from simulate.fields import wave_of
 from simulate.linear import Critical
-from simulate.results import ALWAYS, COLUMNS, DEFAULT, RESERVED
+from simulate.results import ALWAYS, COLUMNS, DEFAULT, RESERVED, check_name
 from simulate.settle import Outcome
 from simulate.trajectory import Trajectory
 
@@ -25,19 +27,26 @@ Measure = str | MeasureFunction | Sequence[str | MeasureFunction] | None
 
 @dataclass(frozen=True)
 class Measures:
-    """names : of COLUMNS. functions : from the Trajectory of a point, its last state alone, to numbers by name."""
+    """names : of COLUMNS. functions : from the Trajectory of a point, its last state alone, to numbers by name.
+
+    taken : names that the functions cannot give. columns : what they are known to give.
+    """
 
     names: tuple[str, ...]
     functions: tuple[MeasureFunction, ...]
+    taken: frozenset[str] = frozenset(RESERVED)
+    columns: Mapping[str, Column] = field(default_factory=dict)
 
     @classmethod
     def of(cls, measure: Measure) -> Measures:
         """From what `sweep` accepts."""
         if measure is None:
             return cls(DEFAULT, ())
+        if not isinstance(measure, str | Iterable) and not callable(measure):
+            raise ArgumentError("measure", repr(measure), f"a function, or names of {', '.join(COLUMNS)}")
         parts = [measure] if isinstance(measure, str) or callable(measure) else list(measure)
         names = [part for part in parts if isinstance(part, str)]
-        unknown = [part for part in parts if not callable(part) and part not in COLUMNS]
+        unknown = [part for part in parts if not callable(part) and (part not in names or part not in COLUMNS)]
         if unknown:
             raise ArgumentError("measure", repr(unknown[0]), f"a function, or names of {', '.join(COLUMNS)}")
         return cls(tuple(name for name in names if name not in ALWAYS), tuple(p for p in parts if callable(p)))
@@ -48,12 +57,53 @@ class Measures:
         return any(name.startswith("critical") for name in self.names)
 
     def custom(self, path: Trajectory) -> dict[str, NDArray[np.float64]]:
-        """What the functions measure on `path`."""
+        """What the functions measure on `path`; an ArgumentError says what cannot be recorded."""
         found: dict[str, NDArray[np.float64]] = {}
-        for function in self.functions:
-            for name, value in dict(function(path)).items():
-                found[name] = _checked(name, value)
+        for name, value in self._given(path):
+            array = _numbers(name, value)
+            self._check_name(name, found, array.ndim)
+            found[name] = array
         return found
+
+    def tried(self, path: Trajectory) -> Measures:
+        """These with the columns that the functions give on `path`; {} where they fail there.
+
+        An ArgumentError names what would fail everywhere: a name that cannot be used, a type that is no real number.
+        """
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                given = self._given(path)
+        except MemoryError:
+            raise
+        except Exception:
+            return self
+        columns: dict[str, Column] = {}
+        for name, value in given:
+            self._check_name(name, columns)
+            try:
+                kind = np.asarray(value).dtype.kind
+            except ValueError:  # ragged
+                continue
+            if kind != "O":
+                array = _numbers(name, value)
+                self._check_name(name, columns, array.ndim)
+                columns[name] = Column.custom(name, array.shape)
+        return replace(self, columns=joined({}, columns))
+
+    def _given(self, path: Trajectory) -> list[tuple[Any, Any]]:
+        found: list[tuple[Any, Any]] = []
+        for function in self.functions:
+            given = function(path)
+            if not isinstance(given, Mapping):
+                raise ArgumentError("measure", type(given).__name__, "{name: number or array}")
+            found += given.items()
+        return found
+
+    def _check_name(self, name: object, others: Collection[str], ndim: int = 0) -> None:
+        """Refuse a name, or one of its dimensions, that no file can hold or that something else has."""
+        check_name("measure", name, self.taken.union(others))
+        for axis in range(ndim):
+            check_name("measure", f"{name}_{axis}", self.taken)
 
 
 def measure_scalars(outcome: Outcome, critical: Critical, names: tuple[str, ...]) -> dict[str, NDArray]:
@@ -132,10 +182,15 @@ def _critical(path: Trajectory, mode: Mode, name: str) -> Any:
     return quantities[name]()
 
 
-def _checked(name: object, value: ArrayLike) -> NDArray[np.float64]:
-    if not isinstance(name, str) or name in RESERVED:
-        raise ArgumentError("measure", f"the name {name!r}", f"a name that is none of {', '.join(sorted(RESERVED))}")
-    array = np.asarray(value)
+def _numbers(name: str, value: ArrayLike) -> NDArray[np.float64]:
+    accepted = "real numbers or arrays of them"
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ArgumentError("measure", f"{name} of rows of different lengths", accepted) from None
     if array.dtype.kind not in "biuf":
-        raise ArgumentError("measure", f"{name} of type {array.dtype}", "real numbers or arrays of them")
+        raise ArgumentError("measure", f"{name} of type {array.dtype}", accepted)
+    if array.size == 0 or np.ma.is_masked(value):
+        got = "with masked values" if array.size else f"of shape {array.shape}"
+        raise ArgumentError("measure", f"{name} {got}", accepted)
     return array.astype(np.float64)

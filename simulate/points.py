@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import Generator, SeedSequence
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion import ArgumentError, Block
-from dispersion.errors import frozen_array
+from dispersion.errors import frozen_array, shown
 from simulate._engine import pack
-from simulate.engines import ENGINES, Lanes, Model, Replicas, checked_model, engine_of, shape_of
+from simulate.columns import Column, Part
+from simulate.engines import ENGINES, Lanes, Model, Replicas, checked_model, engine_of, shape_of, system_of
+from simulate.identity import Memo, digest, total
 from simulate.linear import Critical, critical_modes
 from simulate.measures import KNOWN, Measures, leading_mode, measure_path, measure_scalars
-from simulate.results import Column, Layout, custom_column
+from simulate.results import Layout
 from simulate.settle import DIVERGED, FAILED, STATUS, Outcome, evolve
 from simulate.trajectory import Trajectory
 
@@ -46,55 +50,117 @@ class Plan:
         """Length of each axis."""
         return tuple(map(len, self.axes.values()))
 
+    @property
+    def columns(self) -> dict[str, Column]:
+        """What is known to be recorded, by name."""
+        return {**self.layout.columns(self.measures.names), **self.measures.columns}
+
+    def __len__(self) -> int:
+        """Number of points."""
+        return math.prod(self.shape)
+
     def model(self, point: int) -> Model:
         """The block of a point, numbered in C order."""
         return build(self.make_block, self.axes, point)
 
 
-@dataclass(eq=False)
-class Part:
-    """Outcomes of the points `first` to `last`: arrays (points, …) by name, and reasons of failures by point."""
-
-    first: int
-    last: int
-    columns: dict[str, Column] = field(default_factory=dict)
-    values: dict[str, NDArray] = field(default_factory=dict)
-    reasons: dict[int, str] = field(default_factory=dict)
-
-    def enter(self, name: str, rows: NDArray[np.int64] | int, values: object) -> None:
-        """Write `values` at `rows`, counted from `first`."""
-        if name not in self.values:
-            self.values[name] = self.columns[name].blank(self.last - self.first)
-        self.values[name][rows] = values
-
-    def enter_custom(self, row: int, measured: Mapping[str, NDArray[np.float64]]) -> None:
-        """Write what the functions of the user measured at one point."""
-        for name, value in measured.items():
-            column = self.columns.setdefault(name, custom_column(name, value.shape))
-            check_sizes(name, value.shape, column)
-            self.enter(name, row, value)
-
-    def fail(self, point: int, reason: str) -> None:
-        """Mark a point as failed."""
-        self.reasons[point] = reason
-        self.enter("status", point - self.first, FAILED)
-        self.enter("reason", point - self.first, reason)
-
-
-def check_sizes(name: str, sizes: tuple[int, ...], column: Column) -> None:
-    """Refuse a measured array whose shape is not that of other points."""
-    if sizes != column.sizes:
-        raise ArgumentError("measure", f"{name} of shape {sizes}", f"shape {column.sizes} as at other points")
-
-
 def build(make_block: Callable[..., Model], axes: Mapping[str, NDArray], point: int) -> Model:
-    """`make_block` at a point, numbered in C order; what is no Block or Chain is refused."""
-    place = np.unravel_index(point, tuple(map(len, axes.values())))
-    values = {name: axis[i].item() for (name, axis), i in zip(axes.items(), place, strict=True)}
-    model = make_block(**values)
-    if not isinstance(model, Model):
-        raise ArgumentError("make_block", type(model).__name__, "a function that returns a Block or a Chain")
-    return model
+    """`make_block` at a point, numbered in C order; what is no Block or Chain that can be iterated is refused."""
+    values = {}
+    for name in reversed(list(axes)):
+        point, place = divmod(point, len(axes[name]))
+        values[name] = axes[name].item(place)
+    return checked_model("make_block", make_block(**{name: values[name] for name in axes}))
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """The points of a range before they run: blocks and start states by point, and reasons where there are none.
+
+    activation : that of the points of the engine 'lanes', and the first point that has one; None without.
+    """
+
+    models: dict[int, Model]
+    states: dict[int, NDArray[np.float64]]
+    reasons: dict[int, str]
+    activation: tuple[str, int] | None
+    origin: str
+
+
+def prepare(plan: Plan, first: int, last: int, starts: NDArray[np.float64] | None = None) -> Prepared:
+    """The points `first` to `last` of `plan`, from `starts` (points, N, d) where it has none.
+
+    Points of other sizes, or of two activations in the engine 'lanes', are an ArgumentError.
+    """
+    models: dict[int, Model] = {}
+    states: dict[int, NDArray[np.float64]] = {}
+    reasons: dict[int, str] = {}
+    for point in range(first, last):
+        try:
+            model = plan.model(point)
+            alike = (shape_of(model), model.d) == (plan.layout.shape, plan.layout.d)
+            if alike:
+                states[point] = start_of(plan, model, point, None if starts is None else starts[point - first])
+            models[point] = model
+        except MemoryError:
+            raise
+        except Exception as error:
+            reasons[point] = reason_of(error)
+        else:
+            if not alike:
+                _refuse_sizes(model, point, plan.layout)
+    activation = one_activation(_activation(model, point) for point, model in models.items())
+    memo: Memo = {}
+    drawn = callable(plan.start)
+    origins = []
+    for point in range(first, last):
+        made = reasons[point] if point in reasons else (models[point], states[point] if drawn else None)
+        origins.append(digest((point, made), memo))
+    return Prepared(models, states, reasons, activation, total(origins))
+
+
+def one_activation(found: Iterable[tuple[str, int] | None]) -> tuple[str, int] | None:
+    """The activation that all have, of activations with their points; two different ones are an ArgumentError."""
+    first: tuple[str, int] | None = None
+    for name, point in filter(None, found):
+        if first is None:
+            first = name, point
+        elif name != first[0]:
+            accepted = f"{first[0]!r} as at point {first[1]}, at every point"
+            raise ArgumentError(f"block of point {point}", f"activation {name!r}", accepted)
+    return first
+
+
+def _activation(model: Model, point: int) -> tuple[str, int] | None:
+    """The activation of a model that the engine 'lanes' iterates, with its point."""
+    if not isinstance(model, Block) or engine_of(model) != "lanes" or model.feedforward is None:
+        return None
+    return model.feedforward.activation.name, point
+
+
+def reason_of(error: Exception) -> str:
+    """Why a point failed, in one line without addresses in memory."""
+    return ADDRESS.sub("0x…", shown(error, str if isinstance(error, ValueError) else _named)) or type(error).__name__
+
+
+def _named(error: object) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
+
+
+def identify(
+    plan: Plan,
+    first: int,
+    last: int,
+    starts: NDArray[np.float64] | None = None,
+    progress: Callable[[int], object] = lambda layers: None,
+) -> Part:
+    """`run_part` without running: the origin and trait of the points alone."""
+    ready = prepare(plan, first, last, starts)
+    progress(plan.depth * (last - first))
+    return Part(first, last, origin=ready.origin, trait=ready.activation)
 
 
 def run_part(
@@ -108,25 +174,14 @@ def run_part(
 
     progress : told the layers done or no longer needed.
     """
-    part = Part(first, last, plan.layout.columns(plan.measures.names))
-    for name in part.columns:
-        part.values[name] = part.columns[name].blank(last - first)
-    models: dict[int, Model] = {}
-    states: dict[int, NDArray[np.float64]] = {}
-    for point in range(first, last):
-        try:
-            model = checked_model("make_block", plan.model(point))
-            _check_alike(model, point, plan.layout)
-            given = None if starts is None else starts[point - first]
-            states[point] = start_of(plan, model, point, given)
-            models[point] = model
-        except _Unlike as error:
-            raise error.reason from None
-        except ValueError as error:
-            if isinstance(error, ArgumentError) and error.argument == "make_block":
-                raise
-            part.fail(point, str(error))
-            progress(plan.depth)
+    ready = prepare(plan, first, last, starts)
+    part = Part(first, last, dict(plan.columns), origin=ready.origin, trait=ready.activation)
+    for name, column in plan.columns.items():
+        part.values[name] = column.blank(last - first)
+    for point, reason in ready.reasons.items():
+        _fail(part, point, reason)
+        progress(plan.depth)
+    models, states = ready.models, ready.states
     scalar = [point for point, model in models.items() if engine_of(model) == "lanes"]
     if scalar:
         _run_lanes(plan, part, scalar, models, states, progress)
@@ -134,6 +189,12 @@ def run_part(
         if engine_of(model) != "lanes":
             _run_alone(plan, part, point, model, states[point], progress)
     return part
+
+
+def _fail(part: Part, point: int, reason: str) -> None:
+    part.reasons[point] = reason
+    part.enter("status", point - part.first, FAILED)
+    part.enter("reason", point - part.first, reason)
 
 
 def _run_lanes(
@@ -199,12 +260,28 @@ def _enter_path(plan: Plan, part: Part, point: int, path: Trajectory, names: Seq
     if path.status != STATUS[DIVERGED] and plan.measures.functions:
         try:
             measured = plan.measures.custom(path)
-        except ValueError as error:
-            if isinstance(error, ArgumentError) and error.argument == "measure":
-                raise
-            part.fail(point, str(error))
-            return
-        part.enter_custom(row, measured)
+            for name in measured.keys() & plan.columns.keys():
+                plan.columns[name].check(name, measured[name].shape)
+        except MemoryError:
+            raise
+        except Exception as error:
+            _fail(part, point, reason_of(error))
+        else:
+            part.enter_custom(row, measured)
+
+
+def tried(plan: Plan, model: Model, point: int, given: NDArray[np.float64] | None) -> Measures:
+    """The measures of `plan` with the columns that their functions give at one point after one layer."""
+    if not plan.measures.functions:
+        return plan.measures
+    try:
+        state = start_of(plan, model, point, given)
+    except MemoryError:
+        raise
+    except Exception:
+        return plan.measures
+    outcome = evolve(system_of(model, 1), state[None], 1, 0.0, shape=plan.layout.shape)
+    return plan.measures.tried(_path(model, outcome, 0))
 
 
 def _path(model: Model, outcome: Outcome, row: int) -> Trajectory:
@@ -212,18 +289,10 @@ def _path(model: Model, outcome: Outcome, row: int) -> Trajectory:
     return Trajectory(model, layers, state, outcome.previous[row], STATUS[outcome.status[row]], engine_of(model))
 
 
-class _Unlike(Exception):
-    """A point whose sizes are not those of the sweep."""
-
-    def __init__(self, reason: ArgumentError) -> None:
-        self.reason = reason
-
-
-def _check_alike(model: Model, point: int, layout: Layout) -> None:
-    if (shape_of(model), model.d) != (layout.shape, layout.d):
-        sizes = [(shape_of(model), model.d), (layout.shape, layout.d)]
-        got, accepted = (f"N = {'×'.join(map(str, shape))}, d = {d}" for shape, d in sizes)
-        raise _Unlike(ArgumentError(f"block of point {point}", got, f"{accepted} at every point"))
+def _refuse_sizes(model: Model, point: int, layout: Layout) -> None:
+    sizes = [(shape_of(model), model.d), (layout.shape, layout.d)]
+    got, accepted = (f"N = {'×'.join(map(str, shape))}, d = {d}" for shape, d in sizes)
+    raise ArgumentError(f"block of point {point}", got, f"{accepted} at every point")
 
 
 def start_of(plan: Plan, model: Model, point: int, given: NDArray[np.float64] | None) -> NDArray[np.float64]:

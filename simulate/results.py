@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Mapping
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
@@ -11,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dispersion import ArgumentError
+from simulate.columns import Column
 from simulate.engines import ENGINES
 from simulate.settle import NOT_RUN, STATUS
 
@@ -52,26 +56,30 @@ DEFAULT = tuple(name for name in COLUMNS if name not in (*ALWAYS, *ON_REQUEST))
 RESERVED = {*COLUMNS, "k", "token", "feature", "axis", "start"}
 """Names that a swept parameter or a measure cannot have."""
 
+LONGEST_NAME = 200
+"""Bytes of a name, at most."""
 
-@dataclass(frozen=True)
-class Column:
-    """One variable: its dimensions beyond the swept ones, their sizes, type, and attributes."""
+NAME = re.compile(r"[A-Za-z0-9_\u00a1-\U0010ffff][^\x00-\x1f/\x7f]*")
+"""What netCDF takes as a name, if it does not end in a space."""
 
-    dims: tuple[str, ...]
-    sizes: tuple[int, ...]
-    kind: Any
-    units: str
-    long_name: str
-    fill: Any
 
-    @property
-    def bytes_each(self) -> int:
-        """Bytes of one point."""
-        return int(np.dtype(self.kind).itemsize * np.prod(self.sizes, dtype=np.int64))
+def check_name(argument: str, name: object, taken: Collection[str] = ()) -> str:
+    """`name` if it can be that of a variable in a file, and is not `taken` by another; else an ArgumentError."""
+    plain = isinstance(name, str) and NAME.fullmatch(name) and name == name.rstrip()
+    if not plain or not isinstance(name, str) or not unicodedata.is_normalized("NFC", name) or not _short(name):
+        accepted = f"a name that netCDF takes: letters first, no '/', at most {LONGEST_NAME} bytes"
+        raise ArgumentError(argument, f"the name {name!r}", accepted)
+    if name in taken:
+        used = ", ".join(sorted(taken))
+        raise ArgumentError(argument, f"the name {name!r}", f"a name that is none of {used}")
+    return name
 
-    def blank(self, points: int) -> NDArray:
-        """(points, *sizes) of what stands where there is nothing."""
-        return np.full((points, *self.sizes), self.fill, dtype=self.kind)
+
+def _short(name: str) -> bool:
+    try:
+        return len(name.encode()) <= LONGEST_NAME
+    except UnicodeEncodeError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -98,6 +106,11 @@ class Layout:
             **({} if ring else {"axis": len(self.shape)}),
         }
 
+    @property
+    def names(self) -> set[str]:
+        """Names of all variables and dimensions that may be there, beside the swept ones."""
+        return RESERVED | self.sizes.keys()
+
     def column(self, name: str) -> Column:
         """One of COLUMNS on this layout."""
         tail, kind, units, long_name = COLUMNS[name]
@@ -112,12 +125,6 @@ class Layout:
         """The columns `names` and those that are always there, by name in the order of COLUMNS."""
         wanted = {*names, *ALWAYS}
         return {name: self.column(name) for name in COLUMNS if name in wanted}
-
-
-def custom_column(name: str, sizes: tuple[int, ...]) -> Column:
-    """What a function measures under `name`: arrays of these `sizes`."""
-    dims = tuple(f"{name}_{axis}" for axis in range(len(sizes)))
-    return Column(dims, sizes, float, "1", f"measured {name}", np.nan)
 
 
 def attributes(name: str, column: Column) -> dict[str, Any]:

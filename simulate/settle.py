@@ -92,7 +92,7 @@ def _modes(x: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.complex
     """(P, K, d) X_k of states `x` (P, N, d), one of each pair ±k on most axes, k = 0 first."""
     points, n, d = x.shape
     modes = np.fft.rfftn(x.reshape(points, *shape, d), axes=tuple(range(1, 1 + len(shape)))) / n
-    return modes.reshape(points, -1, d)
+    return modes.reshape(points, np.prod(modes.shape[1:-1], dtype=int), d)
 
 
 @dataclass(frozen=True, eq=False)

@@ -74,8 +74,9 @@ def parts(
     starts: NDArray[np.float64] | None,
     jobs: Jobs,
     progress: Callable[[int], object],
+    work: Callable[..., Part] = run_part,
 ) -> Generator[Part, None, None]:
-    """The outcomes of each range of points, in any order; `starts` (points, N, d) where each has its own."""
+    """What `work` makes of each range of points, in any order; `starts` (points, N, d) where each has its own."""
 
     def calls() -> Iterator[tuple[Plan, int, int, NDArray[np.float64] | None]]:
         for first, last in ranges:
@@ -83,11 +84,11 @@ def parts(
 
     if not jobs.workers:
         for call in calls():
-            yield run_part(*call, progress)
+            yield work(*call, progress)
         return
     from joblib import Parallel, delayed
 
-    tasks = (delayed(run_part)(*call) for call in calls())
+    tasks = (delayed(work)(*call) for call in calls())
     for part in _outcomes(Parallel, jobs, tasks):
         progress(plan.depth * (part.last - part.first))
         yield part

@@ -33,70 +33,101 @@ def save(dataset: Dataset, path: str | os.PathLike[str]) -> Path:
     return Path(path)
 
 
-def write(result: Result, path: str | os.PathLike[str]) -> Path:
-    """Write the `result` of a sweep as `save` writes its dataset, holding few points in memory at a time."""
+def write(result: Result, path: Path, draft: Path) -> None:
+    """Write the `result` of a sweep as `save` writes its dataset, holding few points in memory at a time.
+
+    draft : where it is written until it is whole.
+    """
     from netCDF4 import Dataset as File
 
-    with whole_file(path) as temporary, File(temporary, "w", format="NETCDF4") as file:
-        file.set_fill_off()
-        file.setncatts(result.attributes)
-        for dim, size in result.sizes.items():
-            file.createDimension(dim, size)
-        for name, (dims, values, attributes) in (result.coordinates | result.starts).items():
-            _variable(file, name, values.dtype, (dims,) if isinstance(dims, str) else dims, attributes)[...] = (
-                values.astype(object) if values.dtype.kind == "U" else values
-            )
-        for name, (dims, kind, attributes) in result.variables.items():
-            variable = _variable(file, name, np.dtype(kind), dims, attributes)
-            for rows, first, last in _slabs(result.shape):
-                values = result.store.rows(name, first, last)
-                variable[rows] = values.reshape(-1, *result.shape[1:], *values.shape[1:])
-    return Path(path)
+    with usable(path):
+        with File(draft, "w", format="NETCDF4") as file:
+            _fill(file, result)
+        with open(draft, "rb") as written:
+            os.fsync(written.fileno())
+        os.replace(draft, path)
+
+
+def _fill(file: Any, result: Result) -> None:
+    file.set_fill_off()
+    file.setncatts(result.attributes)
+    for dim, size in result.sizes.items():
+        file.createDimension(dim, size)
+    for name, (dims, values, attributes) in (result.coordinates | result.starts).items():
+        _variable(file, name, values.dtype, (dims,) if isinstance(dims, str) else dims, attributes)[...] = (
+            values.astype(object) if values.dtype.kind == "U" else values
+        )
+    for name, (dims, kind, attributes) in result.variables.items():
+        variable = _variable(file, name, np.dtype(kind), dims, attributes)
+        for rows, first, last in _slabs(result.shape):
+            values = result.store.rows(name, first, last)
+            variable[rows] = values.reshape(-1, *result.shape[1:], *values.shape[1:])
 
 
 def load(path: str | os.PathLike[str], lazy: bool = False) -> Dataset:
     """The dataset saved at `path`, read into memory, or only opened if `lazy`: then read when used, and to be closed.
 
-    A path that cannot be read is an ArgumentError.
+    Numbers among the attributes are those of Python, as in a dataset that was never in a file. A path that cannot be
+    read is an ArgumentError.
     """
     import xarray
 
     try:
-        return (xarray.open_dataset if lazy else xarray.load_dataset)(path, engine="netcdf4")
-    except OSError as error:
+        dataset = (xarray.open_dataset if lazy else xarray.load_dataset)(path, engine="netcdf4")
+    except (OSError, ValueError) as error:
         accepted = "a readable netCDF file"
-        raise ArgumentError("path", f"{str(path)!r} ({error.strerror or error})", accepted) from None
+        raise ArgumentError("path", f"{str(path)!r} ({getattr(error, 'strerror', None) or error})", accepted) from None
+    holders: list[Any] = [dataset, *dataset.variables.values()]
+    for holder in holders:
+        holder.attrs = {name: _plain(value) for name, value in holder.attrs.items()}
+    return dataset
 
 
-def check_writable(path: str | os.PathLike[str]) -> None:
-    """Refuse a path whose directory takes no files, before the work and not after it."""
-    target = Path(path)
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def checked_path(path: str | os.PathLike[str]) -> Path:
+    """The file that `path` names now and later, whatever the working directory then: absolute and without links.
+
+    A path whose directory takes no files is refused, before the work and not after it.
+    """
     try:
-        with tempfile.TemporaryFile(dir=target.parent):
-            pass
-    except OSError as error:
-        raise _unusable(target, error) from None
-    if target.is_dir():
-        raise ArgumentError("path", f"{str(target)!r}, a directory", "a path where a file can be written")
+        target = Path(os.path.realpath(os.fspath(path)))
+        str(target).encode()
+    except (TypeError, ValueError) as error:
+        raise ArgumentError("path", f"{path!r} ({error})", "a path where a file can be written") from None
+    with usable(target), tempfile.TemporaryFile(dir=target.parent):
+        pass
+    if target.exists() and not target.is_file():
+        got = "a directory" if target.is_dir() else "no regular file"
+        raise ArgumentError("path", f"{str(target)!r}, {got}", "a path where a file can be written")
+    return target
+
+
+@contextmanager
+def usable(path: Path) -> Iterator[None]:
+    """What the system refuses meanwhile becomes an ArgumentError that names `path`."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:  # of the system, of netCDF
+        got = f"{str(path)!r} ({getattr(error, 'strerror', None) or error})"
+        raise ArgumentError("path", got, "a path where a file can be written") from None
 
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[str]:
     """A temporary file that becomes `path` when what is done with it succeeds, and vanishes otherwise."""
-    target = Path(path)
-    try:
+    target = Path(os.path.realpath(path))
+    with usable(target):
         handle, temporary = tempfile.mkstemp(suffix=".nc", prefix=f".{target.name}.", dir=target.parent)
         os.close(handle)
-    except OSError as error:
-        raise _unusable(target, error) from None
-    try:
-        yield temporary
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, target)
-    except (OSError, RuntimeError) as error:  # the latter is what netCDF4 makes of a full disk
-        raise _unusable(target, error) from None
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+        try:
+            yield temporary
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, target)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
 
 
 def _variable(file: Any, name: str, kind: np.dtype, dims: tuple[str, ...], attributes: Mapping[str, Any]) -> Any:
@@ -112,11 +143,6 @@ def _slabs(shape: tuple[int, ...]) -> Iterator[tuple[slice, int, int]]:
     for row in range(0, shape[0], step):
         end = min(row + step, shape[0])
         yield slice(row, end), row * width, end * width
-
-
-def _unusable(target: Path, error: OSError | RuntimeError) -> ArgumentError:
-    got = f"{str(target)!r} ({getattr(error, 'strerror', None) or error})"
-    return ArgumentError("path", got, "a path where a file can be written")
 
 
 def _umask() -> int:
