@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import gcd
@@ -18,6 +19,7 @@ from amplitude.problem import Floats
 from amplitude.progress import progress_bar
 from amplitude.resting import resting_state
 from amplitude.switch import pattern_branch
+from amplitude.symmetry import dominant, odd
 from dispersion import ArgumentError, Block, Head, Kernel, dispersion_relation
 from dispersion.errors import frozen, frozen_array
 from dispersion.grid import grid_index
@@ -31,15 +33,21 @@ OWN = 800.0
 BATCH = 256
 """Blocks whose patterns are computed together."""
 
+CHECKS = (256, 512, 1024, 2048, 4096, 8192, 16384)
+"""Layers after which the map may have come near a stable state."""
+SEED, NOISE, TILT = 1e-2, 1e-2, 0.2
+"""Where that begins: R of a mode of no known pattern, noise in parts of the largest value, a phase of no family."""
+NEAR = 0.05
+"""Distance of that state, in parts of the largest value."""
+
 
 @dataclass(frozen=True, eq=False)
 class Balloon:
-    """Exact patterns of P blocks over K wavenumbers and up to two families each.
+    """Exact patterns of P blocks over K wavenumbers and up to three families each.
 
     name, values : the parameter and its value at each block, (P,). ks : (K,) wavenumbers.
-    amplitude : (P, K, 2) R of the family with ψ = 0, a crest on a token, and of the one with ψ = π/n, n tokens a
-        period; NaN where there is no such pattern (for n = 2 and travelling waves there is no second family).
-    modulus : (P, K, 2) largest |Λ| of each.
+    amplitude : (P, K, 3) R of the families of `patterns`, with ψ = 0, π/n and π/2n; NaN where there is none.
+    modulus : (P, K, 3) largest |Λ| of each.
     lost : (P, K) whether the mode grows and yet no pattern of its wavenumber was found.
     """
 
@@ -60,8 +68,14 @@ class Balloon:
         """(P, K) whether one of its families is stable to every perturbation that fits the ring."""
         return np.asarray(stable(self.modulus).any(axis=-1))
 
+    @property
+    def unresolved(self) -> NDArray[np.bool_]:
+        """(P, K) whether the mode grows and none of its families is stable: they give way to something that is not
+        followed here, of another wavenumber, or of this one with a broken symmetry; `stable_wavenumbers` goes there."""
+        return np.asarray((self.exists | self.lost) & ~self.stable)
+
     def stable_wavenumbers(self, point: int) -> tuple[int, ...]:
-        """The wavenumbers with a stable pattern at block number `point`, in increasing order."""
+        """The wavenumbers of which a family is stable at block number `point`, in increasing order."""
         return tuple(int(k) for k in self.ks[self.stable[point]])
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -120,20 +134,22 @@ def balloon(
         wanted = np.unique([min(index, n - index) for index in (grid_index("ks", k, (n,)) for k in ks)]).astype(int)
         if len(wanted) and wanted[0] == 0:
             raise ArgumentError("ks", 0, "wavenumbers of patterns, 1 … N/2")
-    shape = (len(blocks), len(wanted), 2)
+    shape = (len(blocks), len(wanted), 3)
     amplitude, modulus = np.full(shape, np.nan), np.full(shape, np.nan)
     with progress_bar(progress, int(grows[:, wanted].sum()), "patterns") as bar:
         for column, k in enumerate(int(k) for k in wanted):
             standing = grows[:, k] & (multipliers[:, k].real > 1) & np.array([fits(block) for block in blocks])
+            missing = grows[:, k].copy()
             for members in _batches(blocks, np.flatnonzero(standing)):
-                for family, (phase, centre) in enumerate(_families(n, k)):
+                families = _families(blocks[members[0]], k, 1.0)
+                for family, (phase, centre) in enumerate(families):
                     fields, found, largest = standing_patterns([blocks[i] for i in members], k, phase, centre)
                     places = members[found]
                     amplitude[places, column, family] = np.abs(np.fft.fft(fields[found], axis=1)[:, k]) / n
                     modulus[places, column, family] = largest[found]
+                missing[members] = np.isnan(amplitude[members, column, : len(families)]).any(axis=1)
                 bar.update(len(members))
-            missing = np.isnan(amplitude[:, column]).any(axis=1) if n != 2 * k else np.isnan(amplitude[:, column, 0])
-            for place in np.flatnonzero(missing & grows[:, k]):
+            for place in np.flatnonzero(missing):
                 for family, state in enumerate(_patterns(blocks[place], k, bases[place])):
                     if state is not None:
                         amplitude[place, column, family] = state.amplitude(k)
@@ -146,15 +162,49 @@ def balloon(
 def stable_wavenumbers(block: Block, ks: Sequence[int] | None = None) -> tuple[int, ...]:
     """The wavenumbers with a stable exact pattern on the ring of `block`, in increasing order; `ks` : see `balloon`.
 
-    Which of them is observed depends on the start, if there are several.
+    Those of `balloon`, and of the stable states to which the map itself leads where a growing mode has no stable
+    family: their mean, their reflection or their period may be broken, and by default their wavenumber be any. Which
+    of all these is observed depends on the start. Patterns that never come to rest (Oscillation) are not among them.
     """
-    return balloon(block, ks).stable_wavenumbers(0)
+    found = balloon(block, ks)
+    stable = set(found.stable_wavenumbers(0))
+    if found.unresolved.any():
+        a = _base("block", block)
+        for column in np.flatnonzero(found.unresolved[0]):
+            size = np.nanmax(found.amplitude[0, column]) if found.exists[0, column] else SEED
+            mode = dispersion_relation(block, state=a).mode(int(found.ks[column]))
+            for phase in (0.0, np.pi):
+                state = _settled(block, a + mode.field(size, phase=phase + TILT), stable)
+                k = 0 if state is None else state.k
+                if isinstance(k, int) and k and (ks is None or k in found.ks):
+                    stable.add(k)
+    return tuple(sorted(stable))
+
+
+def _settled(block: Block, x: Floats, known: set[int]) -> ExactState | None:
+    """The stable exact state to which the map itself leads from near `x` (N, d), or None if there is none, or if it
+    passes one of a wavenumber `known` to have a stable state."""
+    noise = np.random.default_rng(0).standard_normal(x.shape)
+    x, layer = x + NOISE * float(np.abs(x).max()) * noise, 0
+    with np.errstate(all="ignore"):
+        for check in CHECKS:
+            while layer < check:
+                x, layer = block.forward(x), layer + 1
+            if not np.isfinite(x).all() or dominant(block.shape, x) in known:
+                return None
+            with suppress(ArgumentError):
+                state = find_state(block, x)
+                if state.stable and np.abs(state.field - x).max() <= NEAR * np.abs(x).max():
+                    return state
+    return None
 
 
 def patterns(block: Block, k: int) -> list[ExactState | None]:
     """The exact patterns of wavenumber `k` of a `block` on a ring, followed from onset to the block.
 
-    Two families of standing or alternating waves, ψ = 0 and π/n, or one travelling wave; None where no branch arrives,
+    Families of standing or alternating waves cos(qj + ψ) of n tokens a period: ψ = 0, a crest on a token, and ψ = π/n;
+    for n = 2 only the first. For odd n the map x ↦ −x makes one of these two where F is odd, and the other family has
+    a node on a token, ψ = π/2n; so it has where waves alternate. Or one travelling wave. None where no branch arrives,
     or one arrives with another dominant wavenumber. Branches are followed as ε_a grows to its own value. Where that
     does not arrive, as without a feed-forward, where Λ = 1 at ε_a = 0 for all modes alike, they are followed as a
     damping of each token by itself falls to 0. The homogeneous state is that of `balloon`.
@@ -165,7 +215,12 @@ def patterns(block: Block, k: int) -> list[ExactState | None]:
 def _patterns(block: Block, k: int, a: Floats) -> list[ExactState | None]:
     """`patterns` that leave the homogeneous state 1⊗`a`."""
     found: list[ExactState | None] = []
-    for phase, _ in _families(block.n, k):
+    families = _families(block, k, dispersion_relation(block, state=a).mode(k).multiplier.real)
+    mirrored = len(families) == 3 and odd(block)
+    for number, (phase, _) in enumerate(families):
+        if number == 1 and mirrored:
+            found.append(None if found[0] is None else replace(found[0], field=-found[0].field))
+            continue
         arrivals = (_arrival(block, *way, k, phase, a) for way in _ways(block, k, a))
         state = next((state for state in arrivals if state is not None), None)
         found.append(state)
@@ -220,13 +275,18 @@ def _base(name: str, block: Block) -> Floats:
         raise ArgumentError(name if error.argument == "block" else error.argument, error.got, error.accepted) from None
 
 
-def _families(n: int, k: int) -> list[tuple[float, int]]:
-    """(ψ, c) of the families of standing waves cos(qj + ψ): the phase, and a c with X_{c−j} = X_j."""
-    common = gcd(k, n)
-    period = n // common
+def _families(block: Block, k: int, multiplier: float) -> list[tuple[float, int]]:
+    """(ψ, c) of the families of standing waves cos(qj + ψ) of a `multiplier`: the phase, and a c with X_{c−j} = ±X_j,
+    − for ψ = π/2n."""
+    common = gcd(k, block.n)
+    period = block.n // common
     if period == 2:
         return [(0.0, 0)]
-    return [(0.0, 0), (np.pi / period, -pow(k // common, -1, period) % period)]
+    inverse = pow(k // common, -1, period)
+    families = [(0.0, 0), (np.pi / period, -inverse % period)]
+    if period % 2 and (multiplier < 0 or odd(block)):
+        families.append((np.pi / (2 * period), (period - 1) // 2 * inverse % period))
+    return families
 
 
 def _batches(blocks: Sequence[Block], members: NDArray[np.int64]) -> Iterable[NDArray[np.int64]]:

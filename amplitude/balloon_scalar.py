@@ -2,7 +2,7 @@
 
 A pattern of wavenumber k of a block with gain η is followed from its onset η_c, where α_1(1 + Ση_hλ_h(k)) = 1: the gain
 grows in steps from η_c to η, and the field with it as √(η − η_c). The fields are even about a centre c,
-X_{c−j} = X_j, so that sliding is no obstacle.
+X_{c−j} = X_j, or odd, so that sliding is no obstacle.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def standing_patterns(
 ) -> tuple[Floats, NDArray[np.bool_], Floats]:
     """(fields (B, N), found (B,), largest |Λ| (B,)) of the standing wave 2R cos(qj + ψ) + … of each block.
 
-    blocks : of one `likeness`, each with Λ_k > 1; k : wavenumber, k > 0; phase : ψ, 0 or π/n; centre : c,
-    X_{c−j} = X_j.
+    blocks : of one `likeness`, each with Λ_k > 1; k : wavenumber, k > 0; phase : ψ, 0 or π/n, or π/2n if F is odd;
+    centre : c, X_{c−j} = X_j, or −X_j at π/2n.
     Where it is not found the field and |Λ| mean nothing.
     """
     many = Scalars.of(blocks)
@@ -150,12 +150,14 @@ def _onset(many: Scalars, k: int) -> tuple[Floats, Floats, Floats]:
         eta = many.eta * onset[:, None]
         L0, L2 = 1 + eta.sum(axis=1), 1 + (eta * double).sum(axis=1)
         cubic = a1 * (eta * many.chi * (2 * (1 - lam**2) + double - lam**2)).sum(axis=1) + 3 * a3 / a1**3
-        cubic += 2 * a2**2 / a1**3 * (2 * L0 / (1 - a1 * L0) + L2 / (1 - a1 * L2))
+        if a2:
+            cubic += 2 * a2**2 / a1**3 * (2 * L0 / (1 - a1 * L0) + L2 / (1 - a1 * L2))
     return onset, a1 * (1 + branch) - 1, cubic
 
 
 def _newton(many: Scalars, x: Floats, gain: Floats, sideways: Floats, steps: int) -> tuple[Floats, Floats, Floats]:
-    """(x, max|F(X) − X|, DF) after at most `steps` steps; even fields have no component along `sideways`."""
+    """(x, max|F(X) − X|, DF) after at most `steps` steps; even and odd fields have no component along
+    `sideways`."""
     identity = np.eye(x.shape[1])
     for _ in range(steps):
         image, slope = many.linearised(x, gain)

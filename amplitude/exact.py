@@ -25,7 +25,8 @@ SLIDING = 1e-5
 CLOSED = 1e-3
 """Part of the first layer's displacement up to which a second one that undoes it makes a cycle."""
 HELD = 1e-2
-"""Part of a layer's displacement under which the lattice defect of a travelling wave must stay."""
+"""Part of a layer's displacement under which the lattice defect of a travelling wave must stay; against locking after
+m layers, which is weaker, its m-th root."""
 STEADFAST = 1e-3
 """Relative change of R under iteration from which on a travelling wave counts as breathing."""
 
@@ -159,10 +160,11 @@ class ExactState:
         if self.kind != "travelling":
             return False
         slide = np.array([np.abs(slide).max() for slide in slides_of(self.block.shape, self.k, self.field)])
-        steps = np.arange(1, 5)[:, None] * self._copies
-        off = (self.drift * steps - np.round(self.drift * steps)) / steps
+        m = np.arange(1, 5)
+        steps = m[:, None] * self._copies
+        off = np.abs(self.drift * steps - np.round(self.drift * steps)) / steps
         defect = self.lattice_defect + np.finfo(float).eps * float(np.abs(self.field).max())
-        if defect > HELD * float(np.abs(off @ slide).min()):
+        if (defect > HELD ** (1 / m) * (off @ slide)).any():
             return True
         decay = max(1 - float(np.abs(self.critical).max(initial=0.0)), 1e-3)
         if self.unstable or defect <= 0.1 * STEADFAST * decay * self.amplitude():

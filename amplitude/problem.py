@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from amplitude.derivative import linearised
-from amplitude.symmetry import Reduction, dominant, shift_matrix, slides_of
+from amplitude.symmetry import Reduction, dominant, shift_matrix, slides_of, twist
 from dispersion import Block
 from dispersion.grid import Wavenumber
 
@@ -32,6 +32,8 @@ class Problem:
 
     kind : which; reduction : the symmetries; shape, d : tokens and features; k : dominant wavenumber.
     pins : (D, m·d) ∂X of the reference field on the orbits, weighted by their size; reference : (m·d,) that field.
+    mirror : (N,) a reflection R, where F(X) = RX is solved for alternating states, and F(X) = −RX for steady ones that
+    are odd: of these a wave's phase is isolated, however loosely the tokens hold it.
     """
 
     kind: Kind
@@ -41,6 +43,7 @@ class Problem:
     k: Wavenumber
     pins: Floats
     reference: Floats
+    mirror: NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, block: Block, kind: Kind, x: Floats) -> Problem:
@@ -52,7 +55,8 @@ class Problem:
             slides = [reduction.restrict(slide) for slide in slides_of(block.shape, k, x)]
             counts = np.repeat(np.bincount(reduction.orbit), block.d)
             pins = np.array([slide * counts / np.sqrt(max(float(counts @ slide**2), 1e-300)) for slide in slides])
-        return cls(kind, reduction, block.shape, block.d, k, pins, reduction.restrict(x))
+        mirror = None if moves else twist(block, kind, x)
+        return cls(kind, reduction, block.shape, block.d, k, pins, reduction.restrict(x), mirror)
 
     def pack(self, x: Floats, drift: Floats) -> Floats:
         """u of the field `x` (N, d) and the `drift` (D,), which only a travelling state has."""
@@ -69,7 +73,11 @@ class Problem:
         """G(u) and its derivative for `block`, both square in the length of `u`."""
         x, drift = self.unpack(u)
         image, slope = linearised(block, x)
-        if self.kind == "alternating":
+        if self.mirror is not None:
+            sign = 1 if self.kind == "alternating" else -1
+            image = sign * image[self.mirror]
+            slope = sign * slope.reshape(len(x), -1)[self.mirror].reshape(slope.shape)
+        elif self.kind == "alternating":
             image, second = linearised(block, image)
             slope = second @ slope
         reduced, restrict = self.reduction.reduce(slope, self.d), self.reduction.first

@@ -104,6 +104,12 @@ def uniform(block: Block) -> bool:
     )
 
 
+def odd(block: Block) -> bool:
+    """Whether F(−X) = −F(X)."""
+    x = 0.7 * np.sin(np.arange(1.0, 1 + block.n * block.d) ** 2).reshape(block.n, block.d)
+    return bool(np.abs(block.forward(x) + block.forward(-x)).max() <= 1e-14)
+
+
 def flips(block: Block) -> list[NDArray[np.int64]]:
     """The sign changes of axes (D,), ±1, under which j ↦ ±j commutes with the map of `block`, the identity first."""
     signs = [np.array(sign) for sign in product([1, -1], repeat=len(block.shape))]
@@ -130,6 +136,27 @@ def _moves(shape: tuple[int, ...], sign: tuple[int, ...]) -> NDArray[np.int64]:
     token = positions(shape)
     image = (token[:, None, :] + np.array(sign) * token[None, :, :]) % np.array(shape)
     return np.ravel_multi_index(tuple(np.moveaxis(image, -1, 0)), shape)
+
+
+def twist(block: Block, kind: str, x: Floats) -> NDArray[np.int64] | None:
+    """(N,) a reflection R of the ring such that the state sought from the field `x` (N, d) has F(X) = RX.
+
+    Waves of an odd number n of tokens a period, at the phase π/2n, have it: alternating ones of any map, and steady
+    ones of an odd map, where it is −RX. None for other fields, and where RX = X.
+    """
+    wave = x - x.mean(axis=0)
+    size = float(np.abs(wave).max())
+    if len(block.shape) > 1 or not size > 0 or not circulant(block) or len(flips(block)) == 1:
+        return None
+    images = moves(block.shape, np.array([-1]))
+    if np.abs(wave[images] - wave).max(axis=(1, 2)).min() <= SAME * size:
+        return None
+    apart = np.abs(wave[images] + wave).max(axis=(1, 2))
+    if kind == "alternating":
+        apart = np.minimum(apart, np.abs(block.forward(x)[images] - x).max(axis=(1, 2)))
+    elif np.abs(x - wave).max() > SAME * size or not odd(block):
+        return None
+    return images[apart.argmin()] if apart.min() <= SAME * size else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,9 +228,9 @@ def projection(shape: tuple[int, ...], x: NDArray, mode: Mode) -> float:
 def snapped(block: Block, x: Floats) -> list[Floats]:
     """The fields nearest to the wave `x` (N, d), a little shifted, at the phases where waves of its families are.
 
-    A wave of n tokens a period is even where its phase is a multiple of π/n, and is made so. For odd n a third family,
-    of an odd map, is odd at the multiples of π/2n between; there `x` is only shifted. Empty on a torus, or where
-    reflections do not commute with `block`.
+    A wave of n tokens a period is even where its phase is a multiple of π/n, and is made so. For odd n it is odd about
+    its mean at the multiples of π/2n between (`twist`). Empty on a torus, or where reflections do not commute with
+    `block`.
     """
     shape, k = block.shape, dominant(block.shape, x)
     if len(shape) > 1 or not k or not circulant(block) or len(flips(block)) == 1:
@@ -219,10 +246,9 @@ def snapped(block: Block, x: Floats) -> list[Floats]:
     near = int(np.floor(phase / step))
     for nearest in sorted(range(near - between + 1, near + between + 1), key=lambda m: abs(m * step - phase)):
         moved = shift_matrix(shape, k, np.array([(phase - nearest * step) / q])) @ x
-        if nearest % between == 0:
-            images = moved[moves(shape, np.array([-1]))]
-            moved = (moved + images[np.abs(images - moved).max(axis=(1, 2)).argmin()]) / 2
-        fields.append(moved)
+        mean, sign = moved.mean(axis=0), 1 if nearest % between == 0 else -1
+        images = mean + sign * (moved[moves(shape, np.array([-1]))] - mean)
+        fields.append((moved + images[np.abs(images - moved).max(axis=(1, 2)).argmin()]) / 2)
     return fields
 
 

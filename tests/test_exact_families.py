@@ -4,7 +4,8 @@ import exact
 import numpy as np
 import pytest
 
-from amplitude import ExactState, find_state, period_four
+from amplitude import ExactState, balloon, find_state, period_four, stable_wavenumbers
+from amplitude.balloon import patterns
 from amplitude.symmetry import shift_matrix
 from dispersion import Activation, ArgumentError, Block, FeedForward, Head, Kernel
 from simulate import iterate
@@ -116,3 +117,59 @@ class TestWhatTheTokensHold:
         assert not state.breathes
         assert state.amplitude() == pytest.approx(path.amplitude, rel=1e-3)
         assert state.phase_advance(path.wavenumber) == pytest.approx(path.phase_advance, rel=1e-2)
+
+
+RINGS = [(3, 1), (4, 1), (5, 1), (5, 2), (6, 1), (6, 2), (6, 3), (7, 2), (9, 3), (9, 4), (10, 2), (10, 4), (15, 3)]
+FAST = [(3, 1, 1, 0.0), (10, 4, 1, 0.1), (5, 2, 1, 0.0), (8, 2, 1, 0.0)]
+FAMILIES = [
+    *FAST,
+    *(
+        pytest.param(n, k, sign, a2, marks=pytest.mark.slow)
+        for n, k in RINGS
+        for sign in (1, -1)
+        for a2 in (0.0, 0.1)
+        if (n, k, sign, a2) not in FAST
+    ),
+]
+
+
+class TestFamilies:
+    """Every phase at which a wave can be at rest is followed, on rings of every length."""
+
+    @pytest.mark.parametrize(("n", "k", "sign", "a2"), FAMILIES)
+    def test_one_of_them_is_what_iteration_comes_to(self, n, k, sign, a2):
+        logits = {r: -2 * np.cos(2 * np.pi * k * r / n) for r in range(1, n // 2 + 1)}
+        block = ring(n, logits, k, 1.03 * sign, 0.9 * sign, a2, -0.3 * sign)
+        states = patterns(block, k)
+        period = n // np.gcd(k, n)
+        assert len(states) == (1 if period == 2 else 3 if period % 2 and (sign < 0 or not a2) else 2)
+        assert all(state is not None and confirmed(state) for state in states)
+        held = [state.amplitude(k) for state in states if state.stable]
+        assert 1 <= len(held) < max(len(states), 2)
+        if period % 2 and not a2:  # x ↦ −x
+            assert states[0].amplitude(k) == pytest.approx(states[1].amplitude(k), rel=1e-12)
+            assert states[0].stable == states[1].stable != states[2].stable
+        path = iterate(block, 10_000, 0.01, rng=1)
+        spread = np.ptp([state.amplitude(k) for state in states])
+        assert path.wavenumber == k
+        assert np.abs(np.array(held) - path.amplitude).min() <= (1e-8 if path.status == "settled" else spread + 1e-12)
+        assert stable_wavenumbers(block) == (k,)
+
+    def test_the_third_family_of_three_tokens(self):
+        block = Block([Head(Kernel.gaussian_lobes(9, 1.5, 1.0, 3.0), -0.6, 1.5)], FeedForward.scalar("tanh", -0.1))
+        assert stable_wavenumbers(block) == balloon(block).stable_wavenumbers(0) == (3,)
+        path = iterate(block, 20_000, 0.1)
+        assert path.wavenumber == 3
+        found = balloon(block, [3])
+        assert found.amplitude[0, 0, 2] == pytest.approx(path.amplitude, rel=1e-10)
+        assert found.amplitude[0, 0, 0] == pytest.approx(found.amplitude[0, 0, 1], rel=1e-12)
+        assert not found.unresolved.any()
+
+    def test_alone_and_in_batches_they_are_the_same(self):
+        kernel = Kernel.gaussian_lobes(9, 1.5, 1.0, 3.0)
+        blocks = [Block([Head(kernel, eta, 1.5)], FeedForward.scalar("tanh", -0.1)) for eta in (-0.55, -0.6)]
+        found = balloon(blocks, [3])
+        for place, block in enumerate(blocks):
+            states = patterns(block, 3)
+            np.testing.assert_allclose(found.amplitude[place, 0], [s.amplitude(3) for s in states], rtol=1e-11)
+            np.testing.assert_allclose(found.modulus[place, 0], [abs(s.multipliers[0]) for s in states], atol=1e-9)

@@ -45,7 +45,7 @@ def amplitude_beyond(b: xr.Dataset, every: int, progress: bool = False) -> xr.Da
     members, blocks = _members(data.critical_modulus.values > 1, data, lambda gain, s: tanh_block(two_lobes(s), -gain))
     places, dims = tuple(np.transpose(members)), data.critical_modulus.dims
     found = balloon(blocks, ks=[K], progress=progress)
-    exact, modulus = found.amplitude[:, 0], found.modulus[:, 0]
+    exact, modulus = found.amplitude[:, 0, : len(FAMILIES)], found.modulus[:, 0, : len(FAMILIES)]
     reached = [_from_family(blocks, exact[:, i], psi, progress) for i, psi in enumerate(FAMILIES)]
     columns: dict[str, tuple[str, NDArray[np.float64]]] = {
         "amplitude_order": ("order", _by_order(blocks)),
