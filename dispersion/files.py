@@ -113,6 +113,8 @@ def load_block(path: str | os.PathLike[str]) -> Block:
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             return Reader(path).block(document)
+    except MemoryError:
+        raise ArgumentError(path.name, "a block that takes more memory than there is", "a smaller one") from None
     except ArgumentError as error:
         raise ArgumentError(f"{path.name}: {error.argument}", error.got, error.accepted) from None
 

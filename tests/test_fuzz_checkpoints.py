@@ -154,7 +154,7 @@ def tables(document):
     return "\n".join(f"{json.dumps(name)} = {as_toml(value)}" for name, value in document.items()).encode()
 
 
-@budget(60, 2500)
+@budget(20, 2500)
 def test_block_files(examples, tmp_path, capsys):
     document = tomllib.loads(HAND.decode())
 
@@ -165,7 +165,7 @@ def test_block_files(examples, tmp_path, capsys):
     fuzz(prop, examples, damaged(HAND) | twisted(document).filter(lambda made: isinstance(made, dict)).map(tables))
 
 
-@budget(60, 2500)
+@budget(20, 2500)
 def test_arrays_of_blocks(examples, tmp_path, saved, capsys):
     def prop(content):
         write_all(tmp_path, saved | {"block.npz": content})
@@ -209,7 +209,7 @@ def assert_checkpoint(capsys, folder, family, config, suffix, content):
 ALL = ("bert", "albert", "gpt2", "rotary", "encoder", "vit")
 
 
-@budget(30, 2000)
+@budget(20, 2000)
 def test_settings(examples, tmp_path, capsys):
     made = {family: small_checkpoint(family) for family in ALL}
     contents = {family: torch_saved(tensors) for family, (tensors, _) in made.items()}
@@ -225,7 +225,7 @@ def test_settings(examples, tmp_path, capsys):
     fuzz(prop, examples, st.data())
 
 
-@budget(30, 2000)
+@budget(20, 2000)
 def test_tensors(examples, tmp_path, capsys):
     torch = pytest.importorskip("torch")
     made = {family: small_checkpoint(family) for family in ALL}
@@ -262,7 +262,7 @@ def test_tensors(examples, tmp_path, capsys):
     fuzz(prop, examples, st.data())
 
 
-@budget(30, 2000)
+@budget(20, 2000)
 def test_pickled_checkpoints(examples, tmp_path, capsys):
     torch = pytest.importorskip("torch")
     tensors, config = small_checkpoint("encoder")
@@ -275,7 +275,7 @@ def test_pickled_checkpoints(examples, tmp_path, capsys):
     fuzz(prop, examples, damaged(content) | members_damaged(content) | damaged(old.getvalue()))
 
 
-@budget(30, 2000)
+@budget(20, 2000)
 def test_safetensors(examples, tmp_path, capsys):
     tensors, config = small_checkpoint("encoder")
     content = pytest.importorskip("safetensors.torch").save(tensors)
@@ -291,7 +291,7 @@ def test_safetensors(examples, tmp_path, capsys):
     fuzz(prop, examples, damaged(content) | twisted(json.loads(content[8:length])).map(with_header))
 
 
-@budget(30, 2000)
+@budget(20, 2000)
 def test_programs(examples, tmp_path, capsys, monkeypatch):
     pytest.importorskip("torch")
     from models import save_program, to_torch
