@@ -8,7 +8,7 @@ from amplitude.competition import REGIMES, Competition, competition
 from amplitude.detection import Bifurcation, directions
 from amplitude.exact import ExactState, find_state
 from amplitude.forms import ScalarForms
-from amplitude.normal_form import NormalForm, normal_form
+from amplitude.normal_form import NormalForm, best_form, normal_form
 from amplitude.oscillation import Oscillation, find_oscillation, standing_start
 from amplitude.partitions import Partition, partitions, stable_partitions
 from amplitude.potential import one_mode_potential, two_mode_potential
@@ -49,6 +49,7 @@ __all__ = [
     "balanced_boundary",
     "balanced_map",
     "balloon",
+    "best_form",
     "branch",
     "cluster_state",
     "clusters",

@@ -15,18 +15,29 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from amplitude.correction import PERSISTS, corrections
 from amplitude.manifold import feature_gauge, place_of, solve, variables_of, with_mirror_images
 from amplitude.nodes import Grading
 from amplitude.reduced import ReducedMap, Solution
 from amplitude.steady import solutions
+from amplitude.verdicts import judged, verdict
 from dispersion import ArgumentError, Block, Dispersion, ExclusionError, Mode, dispersion_relation
 from dispersion.errors import whole_number
+from dispersion.grid import Wavenumber, conjugate_pairs, wavenumber
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PERSISTS = 0.5
-"""Relative change of the moduli from two orders less up to which a steady state counts as the same one."""
+SAFETY = 1.25
+"""Bound on the error, in parts of the distance found by Newton's method."""
+ROUNDING = 1e-14
+"""Relative error of one layer that does not count."""
+CLEAR = 1.0
+"""max|F(X) − X⁺|/2μR up to which a state of two orders is one of the block."""
+FAR = 20.0
+"""max|F(X) − X⁺|/2μR from which a state of the form has nothing to do with the block."""
+NEAR = 0.99
+"""|Λ| from which a mode that is left out can spoil a form."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,15 +92,15 @@ class NormalForm:
     def stable_solutions(self) -> tuple[Solution, ...]:
         """The stable states among `solutions`, smallest first, without artefacts of the truncation.
 
-        From order 5 on those count that the form of two orders less has as well, to half their size; if it has none
-        of them, all count where a mode grows, and none where nothing does.
+        From order 5 on those count near which the block itself has a state: to half their size, by Newton's method,
+        unless one layer and the form of two orders less confirm it already.
         """
         stable = tuple(solution for solution in self.solutions if solution.stable)
         if self.order < 5 or not stable:
             return stable
         lower = self.truncated(self.order - 2).solutions
-        lasting = tuple(s for s in stable if any(_gap(s, other) <= PERSISTS for other in lower))
-        return lasting or (stable if self.growing else ())
+        lasting = (any(_gap(s, other) <= PERSISTS for other in lower) and self._defect(s) <= CLEAR for s in stable)
+        return tuple(s for s, known in zip(stable, lasting, strict=True) if known or self.found(s))
 
     @property
     def solution(self) -> Solution | None:
@@ -99,21 +110,21 @@ class NormalForm:
     @property
     def regime(self) -> str:
         """What becomes of two modes, one of `amplitude.REGIMES`: 'collapsed' (neither grows nor persists), 'mode 1',
-        'mode 2', 'bistable' (each alone is stable), 'coexistence', or 'undecided': no stable state, or others as well.
+        'mode 2', 'bistable' (each alone is stable), 'coexistence', or 'undecided'.
+
+        The states are those of f, and the block judges them: only those count near which it has one, and of steady and
+        alternating ones its own multipliers decide. A mode below a tenth of the other is not present. Undecided are
+        no stable state, other ones, a growth under 2e-4 a layer, and a growing mode whose pure state was not found.
         """
         if len(self.modes) != 2:
             raise ExclusionError("modes", f"{len(self.modes)} of them", "a form of two modes")
-        present = {(bool(solution.active[0]), bool(solution.active[1])) for solution in self.stable_solutions}
-        one, two = (True, False), (False, True)
-        verdicts = {
-            frozenset({one}): "mode 1",
-            frozenset({two}): "mode 2",
-            frozenset({one, two}): "bistable",
-            frozenset({(True, True)}): "coexistence",
-        }
-        if not self.growing:
-            return "undecided" if present else "collapsed"
-        return verdicts.get(frozenset(present), "undecided")
+        growing = tuple(bool(abs(mode.multiplier) > 1) for mode in self.modes)
+        states = [judged(self, solution) for solution in self.solutions if self._defect(solution) <= FAR]
+        return verdict(
+            [state for state in states if state is not None],
+            growing,
+            not any(abs(value) > 1 for _, value in self.neighbours),
+        )
 
     @property
     def amplitude(self) -> float | NDArray[np.float64]:
@@ -156,12 +167,16 @@ class NormalForm:
 
     def field_at(self, z: ArrayLike) -> NDArray[np.float64]:
         """(N, d) the state X(z) = a + Σ_m X_m z^m at any amplitudes `z` (modes,)."""
-        terms = self.field_coefficients * self.map.monomials_at(np.asarray(z, dtype=complex))[:, None]
-        by_place = np.zeros((self.block.n, self.block.d), dtype=complex)
-        np.add.at(by_place, self.places, terms)
-        grid = by_place.reshape(*self.block.shape, self.block.d)
-        axes = tuple(range(len(self.block.shape)))
-        return (np.fft.ifftn(grid, axes=axes) * self.block.n).real.reshape(self.block.n, self.block.d)
+        return self.fields(self.map.monomials_at(np.asarray(z, dtype=complex))).real
+
+    def fields(self, values: NDArray[np.complexfloating]) -> NDArray[np.complex128]:
+        """(…, N, d) Σ_m X_m e^{ik(m)j} values_m for any `values` (…, M) of the monomials."""
+        shape, before = self.block.shape, values.shape[:-1]
+        by_place = np.zeros((self.block.n, *before, self.block.d), dtype=complex)
+        np.add.at(by_place, self.places, np.moveaxis(values[..., None] * self.field_coefficients, -2, 0))
+        grid = by_place.reshape(*shape, *before, self.block.d)
+        field = np.fft.ifftn(grid, axes=tuple(range(len(shape)))).reshape(by_place.shape) * self.block.n
+        return np.moveaxis(field, 0, -2)
 
     def truncated(self, order: int) -> NormalForm:
         """The form cut at a lower `order`; its coefficients are the same."""
@@ -173,23 +188,57 @@ class NormalForm:
             self.block, self.state, self.modes, order, lower, self.field_coefficients[kept], self.places[kept]
         )
 
+    def found(self, solution: Solution) -> bool:
+        """Whether the block itself has a state near a `solution`, within half its size."""
+        return self._defect(solution) <= FAR and corrections(self, solution)[0].found
+
     @cached_property
     def error(self) -> float:
-        """Estimate of the relative truncation error of `amplitude`: how much the next two orders change it, against
-        the largest of the amplitudes. It takes the form of those orders, computed here.
+        """Bound on the relative error of `amplitude`, against the largest of the amplitudes: one and a quarter of its
+        distance from the exact state, by a few steps of Newton's method on the block (`amplitude.correction`).
 
-        0 without a growing mode or stable state; NaN where one of the two forms has no stable state, or they have
-        different ones: the form cannot be trusted there.
+        Where the order is too low to know which family of standing waves is stable it covers both. 0 without a growing
+        mode or stable state; NaN where the form has no stable state, or the block none within half its size.
         """
-        relation = dispersion_relation(self.block, self.state)
-        here, following = self.solution, _form(self.block, relation, self.modes, self.order + 2)
-        there = following.solution
-        if here is None and there is None and not self.growing:
-            return 0.0
-        if here is None or there is None or _gap(here, there) == np.inf:
+        solution = self.solution
+        if solution is None:
+            return float("nan") if self.growing else 0.0
+        near = corrections(self, solution)
+        if not near[0].found:
             return float("nan")
-        before, after = self.amplitudes_of(here), following.amplitudes_of(there)
-        return float(np.abs(after - before).max() / after.max())
+        gap = max(float(np.abs(solution.multipliers - 1).min(initial=1.0)), 1e-6)
+        return SAFETY * max(correction.change for correction in near) + ROUNDING / gap
+
+    @cached_property
+    def neighbours(self) -> tuple[tuple[Wavenumber, complex], ...]:
+        """(k, Λ) of the modes besides those of the form with |Λ| > 0.99, one of each pair ±k, largest modulus first."""
+        relation, gauge = dispersion_relation(self.block, self.state), feature_gauge(self.block)
+        values = np.linalg.eigvals(gauge @ relation.matrices.reshape(-1, self.block.d, self.block.d))
+        for variable in variables_of(self.modes, self.block.shape):
+            values[variable.place, np.abs(values[variable.place] - variable.multiplier).argmin()] = 0
+        half, _ = conjugate_pairs(self.block.shape)
+        places = [(place, value) for place in half for value in values[place] if abs(value) > NEAR]
+        places.sort(key=lambda item: -abs(item[1]))
+        return tuple((wavenumber(int(place), self.block.shape), complex(value)) for place, value in places)
+
+    @cached_property
+    def caveats(self) -> tuple[str, ...]:
+        """What `amplitude` and `error` do not cover, in plain sentences; none where all is well."""
+        found = list[str]()
+        for what, growing in (
+            ("grow as well, and this state may lose to them", True),
+            ("nearly grow, so that the series may converge badly", False),
+        ):
+            chosen = [item for item in self.neighbours if (abs(item[1]) > 1) == growing]
+            if chosen:
+                names = ", ".join(f"k = {k} (|Λ| = {abs(value):.4f})" for k, value in chosen[:3])
+                more = f" and {len(chosen) - 3} more" if len(chosen) > 3 else ""
+                found.append(f"other modes {what}: {names}{more}")
+        if self.solution is None and self.growing:
+            found.append(f"no stable state at order {self.order}")
+        elif np.isnan(self.error):
+            found.append(f"the block has no state within half the size of the one at order {self.order}")
+        return tuple(found)
 
     def potential(self, R: ArrayLike) -> NDArray[np.float64]:
         """V(R) = −∫(Re(Λ̂^{-1}f(R)) − R) dR of a single mode, R any shape and sign: minima are stable amplitudes
@@ -220,6 +269,13 @@ class NormalForm:
             ax.plot([place], self.potential([place]), "o", color=line.get_color(), mfc=face, ms=5, zorder=3)
         ax.set(xlabel="amplitude $R$", ylabel="potential $V(R)$")
         return ax
+
+    def _defect(self, solution: Solution) -> float:
+        """max|F(X) − X⁺| of a `solution`, against its size and how fast the slowest growth makes up for it."""
+        ahead = self.field_at(solution.z * np.exp(1j * solution.turning))
+        rest = (self.block.forward(self.field(solution)) - ahead) @ feature_gauge(self.block)
+        mu = max(abs(abs(mode.multiplier) - 1) for mode in self.modes)
+        return float(np.abs(rest).max() / (2 * mu * np.abs(solution.z).max()))
 
 
 def normal_form(
@@ -256,3 +312,22 @@ def _gap(one: Solution, other: Solution) -> float:
     if (one.active != other.active).any():
         return float("inf")
     return float(np.abs(np.abs(one.z) - np.abs(other.z)).max() / np.abs(one.z).max())
+
+
+def best_form(
+    block: Block,
+    modes: Sequence[Mode] | Mode,
+    orders: Sequence[int] = (3, 5, 7, 9, 11),
+    state: ArrayLike | None = None,
+) -> NormalForm:
+    """The normal form of `modes` with the smallest `error` among `orders`: the best that the series can do.
+
+    block, modes, state : as for `normal_form`. orders : at least one. Where every error is NaN it is the form of the
+    highest order, whose `caveats` say why.
+    """
+    wanted = sorted({whole_number("orders", order, 1) for order in orders})
+    if not wanted:
+        raise ArgumentError("orders", "none", "one order or more")
+    highest = normal_form(block, modes, wanted[-1], state)
+    forms = [highest.truncated(order) for order in wanted]
+    return min(reversed(forms), key=lambda form: np.nan_to_num(form.error, nan=np.inf))

@@ -27,6 +27,7 @@ class Solution:
     z: Complex
     phase_advances: NDArray[np.float64]
     multipliers: Complex
+    turning: NDArray[np.float64]
 
     @property
     def stable(self) -> bool:
@@ -165,6 +166,13 @@ class ReducedMap:
         image: Complex = _product(self._powers(z), exponents) @ coefficients[self.first].T
         return image
 
+    def slopes_at(self, z: Complex) -> Complex:
+        """(…, M, V) ∂/∂z_v of every monomial at `z` (…, modes), variables and conjugates taken as independent."""
+        powers, exponents = self._powers(z), self.table.exponents
+        lowered = np.maximum(exponents[:, None] - np.eye(exponents.shape[1], dtype=np.int64), 0)
+        slopes: Complex = _product(powers, lowered) * exponents
+        return slopes
+
     def jacobian(self, z: Complex) -> Complex:
         """(…, V, V) ∂f_v/∂z_w at `z` (…, modes), variables and conjugates taken as independent."""
         (exponents, coefficients), powers = self._kept, self._powers(z)
@@ -197,5 +205,5 @@ class ReducedMap:
 
 def _product(powers: Complex, exponents: NDArray[np.int64]) -> Complex:
     """(…, K) monomials with `exponents` (K, V) from the `powers` (…, V, order + 1)."""
-    product: Complex = np.prod(powers[..., np.arange(exponents.shape[1]), exponents], axis=-1)
+    product: Complex = np.prod(powers[..., np.arange(exponents.shape[-1]), exponents], axis=-1)
     return product

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations, product
 from math import gcd
 
@@ -25,10 +26,16 @@ def solutions(f: ReducedMap) -> tuple[Solution, ...]:
 
     Where phases run through, a resonance being too weak for its detuning, those of `ReducedMap.averaged` count.
     """
-    modes, found = range(len(f.first)), []
+    modes, found = range(len(f.first)), list[Solution]()
+    forcing: dict[tuple[int, ...], list[Complex]] = {}
     for size in range(1, len(f.first) + 1):
         for active in combinations(modes, size):
-            found += _distinct(f, _states(f, list(active)))
+            states = _states(f, list(active), forcing.get(active, []))
+            alone = _alone(f, states)
+            for z in states[~alone]:
+                z = _completed(f, z)
+                forcing.setdefault(tuple(map(int, np.flatnonzero(z))), []).append(z)
+            found += _distinct(f, states[alone])
             if f.locking[list(active)].any() and not _real(f):
                 means = _distinct(f.averaged, _states(f.averaged, list(active)))
                 found += [solution for solution in means if _runs_through(f, solution)]
@@ -37,20 +44,43 @@ def solutions(f: ReducedMap) -> tuple[Solution, ...]:
 
 def solution_at(f: ReducedMap, z: Complex) -> Solution:
     """The `Solution` at the steady state `z` (modes,) of `f`, with its phase advances and multipliers."""
-    active, image = z != 0, f(z)
-    advance = np.where(active, np.angle(np.where(active, image, 1) / np.where(active, z, 1)), np.nan)
-    advance = np.where(advance < 1e-12 - np.pi, np.pi, advance)
-    directions, offset = f.phases
-    # how far along the free directions; an absent mode turns with those it is tied to
-    behind = np.angle(np.exp(1j * (advance - offset)[active]))
-    turning = offset + np.linalg.lstsq(directions[:, active].T, behind, rcond=1e-9)[0] @ directions
-    turning[active] = advance[active]
+    active, (advance, turning), directions = z != 0, _turning(f, z), f.phases[0]
     by_variable = np.zeros(len(f.conjugate))
     by_variable[f.partner], by_variable[f.first] = -turning, turning
     values = np.linalg.eigvals(np.exp(-1j * by_variable)[:, None] * f.jacobian(z))
     free = np.linalg.matrix_rank(directions[:, active]) if len(directions) else 0
     values = values[np.argsort(np.abs(values - 1))][free:]
-    return Solution(z, advance, values[np.argsort(-np.abs(values))])
+    return Solution(z, advance, values[np.argsort(-np.abs(values))], turning)
+
+
+def _turning(f: ReducedMap, z: Complex) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(modes,) the phase advances at the state `z`, NaN for absent modes, and those with which absent ones turn along:
+    with the modes they are tied to.
+    """
+    active, image = z != 0, f(z)
+    advance = np.where(active, np.angle(np.where(active, image, 1) / np.where(active, z, 1)), np.nan)
+    advance = np.where(advance < 1e-12 - np.pi, np.pi, advance)
+    directions, offset = f.phases
+    # how far along the free directions
+    behind = np.angle(np.exp(1j * (advance - offset)[active]))
+    turning = offset + np.linalg.lstsq(directions[:, active].T, behind, rcond=1e-9)[0] @ directions
+    turning[active] = advance[active]
+    return advance, turning
+
+
+def _alone(f: ReducedMap, states: Complex) -> NDArray[np.bool_]:
+    """(states,) at which f leaves the modes that are absent alone."""
+    forced = np.where(states == 0, np.abs(f(states)), 0).max(axis=1, initial=0.0)
+    return np.asarray(forced <= 1e-9 * np.abs(states).max(axis=1, initial=0.0))
+
+
+def _completed(f: ReducedMap, z: Complex) -> Complex:
+    """The state `z` with what it forces into the modes that are absent, to first order."""
+    image, slopes = f(z), np.diagonal(f.jacobian(z))[f.first]
+    resist = np.exp(1j * _turning(f, z)[1]) - slopes
+    forced = image / np.where(np.abs(resist) < 1e-9, np.inf, resist)
+    forced = np.where(f.complex_modes, forced, forced.real)
+    return np.where((z == 0) & (np.abs(image) > 1e-9 * np.abs(z).max()), forced, z)
 
 
 def _real(f: ReducedMap) -> bool:
@@ -92,18 +122,18 @@ def _alike(a: Complex, b: Complex) -> bool:
     return len(a) == len(b) and bool(max(gaps.min(axis=0).max(initial=0), gaps.min(axis=1).max(initial=0)) < 1e-7)
 
 
-def _states(f: ReducedMap, active: list[int]) -> Complex:
-    """(states, modes) amplitudes of the steady states in which exactly the modes `active` are present."""
+def _states(f: ReducedMap, active: list[int], near: Sequence[Complex] = ()) -> Complex:
+    """(states, modes) amplitudes at which the modes `active` are steady and all present, others left out; `near`: where
+    to look for some as well.
+    """
     if len(active) > 1:
-        states = _newton(f, _starts(f, active), active)
+        states = _newton(f, np.vstack([_starts(f, active), *near]), active)
     else:
         one = f if len(f.first) == 1 else f.restricted(active[0])
         alone = _one(one)
         states = np.zeros((len(alone), len(f.first)), dtype=complex)
         states[:, active[0]] = alone
-    absent = np.delete(np.arange(len(f.first)), active)
-    forced = np.abs(f(states)[:, absent]).max(axis=1, initial=0.0) > 1e-9 * np.abs(states).max(axis=1, initial=0.0)
-    return states[~forced]
+    return states
 
 
 def _one(f: ReducedMap) -> Complex:
