@@ -16,6 +16,7 @@ from amplitude import (
     find_oscillation,
     find_state,
     normal_form,
+    partitions,
     standing_start,
 )
 from amplitude.balloon import balloon, patterns
@@ -28,6 +29,8 @@ Floats = NDArray[np.float64]
 ORDERS = (3, 5, 7, 9)
 MOST = 60_000
 """Layers after which no block is iterated further."""
+LARGE = 64
+"""Size N·d of blocks from which on patterns are not followed from their onset, which takes long."""
 SAMPLES = 512
 """Layers over which an amplitude is observed."""
 
@@ -96,9 +99,8 @@ def judge_forms(block: Block, orders: Sequence[int] = ORDERS) -> list[FormCase]:
     fields = [form.field(solution) for form, solution in zip(forms, solutions, strict=True) if solution is not None]
     if not fields:
         return [FormCase(order, float("nan"), float("nan"), float("nan"), "nothing") for order in orders]
-    rng, swing = np.random.default_rng(1), max(np.abs(field - relation.state).max() for field in fields)
-    starts = np.array(fields) + 1e-8 * swing * rng.standard_normal((len(fields), block.n, block.d))
-    seen = iter(observed(block, top.modes, ends_of(block, starts, layers(block, 14))))
+    # without noise: an unstable branch is left only by rounding
+    seen = iter(observed(block, top.modes, ends_of(block, np.array(fields), layers(block, 12))))
     cases = []
     for form, solution in zip(forms, solutions, strict=True):
         if solution is None:
@@ -256,7 +258,8 @@ def judge_states(block: Block) -> tuple[list[str], dict[str, int]]:
     ends = ends_of(block, np.array([*noise(block, 2), *seeds]), 2 * depth)
     settled = [end for end in ends if end.status != "diverged" and np.ptp(end.state, axis=0).max() > 1e-6]
     faults = [fault for end in settled if (fault := end_fault(block, end))]
-    states = [state for k in growing for state in patterns(block, k) if state is not None]
+    followed = growing if block.n * block.d <= LARGE else []
+    states = [state for k in followed for state in patterns(block, k) if state is not None]
     guesses = [end.state for end in settled] + [
         relation.state + relation.mode(k).field(rng.uniform(0.03, 0.5), phase=rng.uniform(0, 6)) for k in growing
     ]
@@ -283,7 +286,7 @@ def end_fault(block: Block, end: Trajectory) -> str:
     except ArgumentError as error:
         return f"{seen}: refused, {error}"
     own = np.abs(np.fft.fft(end.state, axis=0)) - np.abs(np.fft.fft(state.field, axis=0))
-    if state.kind != kind or np.abs(own).max() > 1e-5 * block.n * np.ptp(end.state):
+    if state.kind != kind or np.abs(own).max() > 1e-5 * block.n * np.abs(end.state).max():
         return f"{seen}: said to be {state.kind}, R = {state.amplitude():.6g}"
     return "" if state.stable else f"{seen}: said to be unstable, |Λ| = {abs(state.critical[0]):.9f}"
 
@@ -313,7 +316,7 @@ def state_fault(block: Block, state: ExactState, depth: int) -> str:
 
 def leaves(block: Block, state: ExactState, depth: int) -> str:
     """How iteration leaves an exact `state` in `depth` layers, or ''."""
-    swing = max(float(np.ptp(state.field, axis=0).max()), 1e-3 * float(np.abs(state.field).max()))
+    swing = max(float(np.ptp(state.field, axis=0).max()), 1e-3 * float(np.abs(state.field).max()), 1e-9)
     start = state.field + 1e-6 * swing * np.random.default_rng(2).standard_normal(state.field.shape)
     (end,) = ends_of(block, start[None], depth)
     if end.status == "diverged":
@@ -378,6 +381,19 @@ def judge_standing(block: Block) -> str:
         return f"{name}, 'stable': iterated to {seen:.6g} of {wave.projection(mode):.6g}"
     rate = np.log(abs(wave.multipliers[0]))
     return f"{name}, 'unstable': it stays" if not wave.stable and not away and rate * depth > 40 else ""
+
+
+def judge_clusters(block: Block) -> list[str]:
+    """Partitions into two clusters whose stability is not that of iteration, a line for each."""
+    faults, depth = [], layers(block, 40)
+    for partition in partitions(block):
+        x, largest = partition.tokens[:, None], abs(partition.multipliers[0])
+        start = x + 1e-6 * np.ptp(x) * np.random.default_rng(2).standard_normal(x.shape)
+        (end,) = ends_of(block, start[None], depth)
+        left = end.status == "diverged" or np.abs(end.state - x).max() > 1e-3 * np.ptp(x)
+        if left if partition.stable else not left and np.log(largest) * depth > 20:
+            faults.append(f"{partition.counts}, {partition.state.values}, |Λ| {largest:.9f}: left {left}")
+    return faults
 
 
 # Tables

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
+import pytest
 from scipy.optimize import brentq
 
 from amplitude import normal_form
@@ -27,6 +28,14 @@ T = TypeVar("T")
 
 ATTEMPTS = 400
 """Draws after which a seed is given up: none is, of those used."""
+
+
+def seeds(first: int, stop: int, slow: int, long: int) -> pytest.MarkDecorator:
+    """Parametrise a test by `seed`: `first` … by default, others up to `slow` and `long` with those marks."""
+    cases = [pytest.param(seed) for seed in range(first, stop)]
+    cases += [pytest.param(seed, marks=pytest.mark.slow) for seed in range(slow) if not first <= seed < stop]
+    cases += [pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(slow, long)]
+    return pytest.mark.parametrize("seed", cases)
 
 
 def vector_block(seed: int) -> Block:
@@ -145,6 +154,24 @@ def ring_block(seed: int) -> Block:
         return block
 
     return _first(draw, 4, seed)
+
+
+def cluster_block(seed: int) -> Block:
+    """A scalar block of 4 … 16 tokens without positional encoding, 1 or 2 heads, C in (1.002, 1.08): clusters form."""
+
+    def draw(rng: np.random.Generator) -> Block | None:
+        n, a1 = int(rng.integers(4, 17)), 1 + rng.uniform(0.002, 0.08)
+        series = [a1 - 1, rng.choice([0.0, 1.0]) * rng.uniform(-0.3, 0.3), -rng.uniform(0.05, 0.6)]
+        kind = rng.integers(3)
+        if kind == 0:
+            part = FeedForward.scalar(rng.choice(["tanh", "sine", "erf"]), a1 - 1)
+        else:
+            part = FeedForward.scalar(Activation.polynomial(series))
+        share = rng.dirichlet(np.ones(rng.integers(1, 3)))
+        gain = rng.uniform(-1.8, -0.1)
+        return Block([Head(Kernel.uniform(n), gain * w, rng.uniform(-0.5, 2.5)) for w in share], part)
+
+    return _first(draw, 5, seed)
 
 
 def kernel(rng: np.random.Generator, n: int, symmetric: bool) -> Kernel:
