@@ -16,7 +16,12 @@ LARGEST_STATE = 1e6
 """A state beyond ±LARGEST_STATE has diverged."""
 
 LARGEST_LOGIT = 600.0
-"""A state with max_h |χ_h| max_i x_i² beyond this has diverged: e^{χ x_i x_j} nears the end of float64."""
+"""Content logits max_h |χ_h| max_i x_i² beyond which e^{χ x_i x_j} nears the end of float64: rows are shifted there."""
+
+DEEPEST = -700.0
+"""Positional logit, against the largest, below which e^b nears the end of float64; where a kernel has one, content
+logits are large from 300 on: between them they span less than what rounding leaves.
+"""
 
 INTERACTIONS_PER_CALL = 2e8
 """Pairs (i, j) per compiled call and thread: about 0.1 s, so that Ctrl-C is heard."""
@@ -27,12 +32,14 @@ class Parameters:
     """The maps of `points` scalar blocks with one N and one activation, padded to common sizes.
 
     activation : its name, None for no feed-forward at any point.
-    weights : (points, H, N) e^{b − max b} by lag r mod N; content, value : (points, H) χ_h and ε_a η_h.
+    logits, weights : (points, H, N) b − max b and its exponential, by lag r mod N.
+    content, value : (points, H) χ_h and ε_a η_h.
     weight_in, bias_in, weight_out : (points, m); bias_out : (points, 1).
     coefficients : (points, degree) of a polynomial activation; degree 0 otherwise.
     """
 
     activation: str | None
+    logits: NDArray[np.float64]
     weights: NDArray[np.float64]
     content: NDArray[np.float64]
     value: NDArray[np.float64]
@@ -54,9 +61,9 @@ class Parameters:
         return steepness
 
     @property
-    def limit(self) -> NDArray[np.float64]:
-        """(points,) the largest admissible x²."""
-        return LARGEST_LOGIT / np.maximum(self.steepness, LARGEST_LOGIT / LARGEST_STATE**2)
+    def steady(self) -> NDArray[np.float64]:
+        """(points,) the largest max_h |χ_h| max x² at which e^{χ x_i x_j} and e^b need no shift."""
+        return steady(self.logits).min(axis=1)
 
     def arrays(self) -> dict[str, NDArray[np.float64]]:
         """The arrays by name, each with the points as its first axis."""
@@ -88,9 +95,11 @@ def pack(blocks: Sequence[Block], labels: Sequence[str] | None = None) -> Parame
     content = _padded([[head.content[0, 0] for head in block.heads] for block in blocks])
     value = _padded([[head.value[0, 0] for head in block.heads] for block in blocks])
     scale = np.array([block.attention_scale for block in blocks])
+    logits = logits - logits.max(axis=-1, keepdims=True)
     return Parameters(
         activation,
-        weights=np.exp(logits - logits.max(axis=-1, keepdims=True)),
+        logits=logits,
+        weights=np.exp(logits),
         content=content,
         value=scale[:, None] * value,
         weight_in=_padded([() if f is None else f.weight_in[:, 0] for f in forwards]),
@@ -101,6 +110,12 @@ def pack(blocks: Sequence[Block], labels: Sequence[str] | None = None) -> Parame
     )
 
 
+def steady(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(…) the content logits up to which rows of positional `logits` (…, N), the largest 0, need no shift."""
+    deep = (logits < DEEPEST) & (logits > -np.inf)
+    return np.where(deep.any(axis=-1), LARGEST_LOGIT / 2, LARGEST_LOGIT)
+
+
 class Batch:
     """States of many points, advanced together.
 
@@ -109,6 +124,7 @@ class Batch:
     """
 
     def __init__(self, parameters: Parameters, states: NDArray[np.float64]) -> None:
+        from simulate._exp import LOG2_E, REMOVED
         from simulate._kernel import kernel
         from simulate._moments import expansion, frequency_order, most_pairs, turns
 
@@ -117,12 +133,13 @@ class Batch:
         self._x = _laned(states)
         self._previous = self._x.copy()
         self._steps = _laned(np.zeros(self.points))
-        self._limit = _laned(parameters.limit)
+        self._steady = _laned(parameters.steady)
         self._pairs = most_pairs(parameters.n)
         symbol = parameters.weights / parameters.weights.sum(axis=-1, keepdims=True)
         order = frequency_order(parameters.n) if self._pairs else slice(None)
         symbol = np.fft.fft(symbol, axis=-1)[..., order] / parameters.n
-        arrays = [*parameters.arrays().values(), symbol.real, symbol.imag, parameters.steepness]
+        known = parameters.arrays() | {"logits": np.maximum(parameters.logits * LOG2_E, REMOVED)}
+        arrays = [*known.values(), symbol.real, symbol.imag, parameters.steepness]
         self._parameters = [_laned(array) for array in arrays]
         reaches, table = expansion()
         self._expansion = reaches[: self._pairs], table, turns(parameters.n)
@@ -144,7 +161,7 @@ class Batch:
 
     def _call(self, first: int, last: int, layers: int) -> None:
         _, n, lanes = self._x.shape
-        state = (self._x, self._previous, self._steps, self._limit)
+        state = (self._x, self._previous, self._steps, self._steady)
         shapes = (5, n, lanes), (2 * self._pairs, n, lanes), (3, lanes), (2 * self._pairs, lanes)
         self._advance(first, last, layers, *state, *self._parameters, *self._expansion, *map(aligned, shapes))
 

@@ -16,6 +16,12 @@ from simulate._lanes import SIXTEEN, fused, power_of_two, rough_reciprocal, sele
 LIMIT = 708.0
 """`exp` clamps its argument to ±LIMIT: beyond it 2ⁿ leaves the normal range of float64."""
 
+LOWEST = -1000.0
+"""Logits, in base 2, that lie further than this below the largest of their row count as this far."""
+
+REMOVED = -1e300
+"""Logit of a pair that is not there; below every logit of an admissible state, and finite."""
+
 LN_2 = 0.6931471805599453
 MAGIC = 1.5 * 2.0**52
 LOG2_E = 1.4426950408889634

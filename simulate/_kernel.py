@@ -16,12 +16,15 @@ from typing import Any
 from numba import njit
 
 from simulate._compiled import OPTIONS, entry
-from simulate._exp import LOG2_E, exp, exp2_product, tanh
+from simulate._engine import LARGEST_STATE
+from simulate._exp import LOG2_E, LOWEST, exp, exp2_product, tanh
 from simulate._lanes import LANES, load, select_above, select_not_above, splat, store
 from simulate._moments import attend_by_moments
 
 ROOT_HALF = math.sqrt(0.5)
 TANH_RATE = math.sqrt(8 / math.pi)
+
+LARGEST_SQUARE = LARGEST_STATE**2
 
 
 @njit(**OPTIONS)
@@ -128,48 +131,75 @@ def _attend(x, weights, content, ratio, denominator):  # type: ignore[no-untyped
 
 
 @njit(**OPTIONS)
-def _choose(peak, reaches, table, chosen, coefficients):  # type: ignore[no-untyped-def]
-    """(pairs, exact): pairs of moments that some lane needs, and whether some lane is beyond their reach.
+def _attend_shifted(x, logits, content, ratio):  # type: ignore[no-untyped-def]
+    """`_attend` where exponentials would leave float64: every row is shifted by its largest logit.
 
-    peak (1, LANES) is |χ| max x²; chosen (2, LANES) keeps what each lane uses, its row of `table`, and 1 if
-    it is beyond, and coefficients (2·pairs, LANES) its c_k, zero from where they end for it.
+    logits : (N, LANES) b_r, in base 2, at r mod N; REMOVED for a lag that is not there.
     """
-    pairs, exact = 0, False
+    n = x.shape[0]
+    rate, one, lowest = content * LOG2_E, splat(1.0), splat(LOWEST)
+    for i in range(n):
+        tilt, top, s, t = rate * load(x, i), splat(-1.7e308), splat(0.0), splat(0.0)
+        for j in range(n):
+            y = tilt * load(x, j) + load(logits, i - j if j <= i else n + i - j)
+            top = select_above(y, top, y, top)
+        for j in range(n):
+            xj = load(x, j)
+            y = tilt * xj + load(logits, i - j if j <= i else n + i - j) - top
+            e = exp2_product(select_above(lowest, y, lowest, y), one)
+            s = s + e * xj
+            t = t + e
+        store(ratio, i, s / t)
+
+
+@njit(**OPTIONS)
+def _choose(peak, steady, reaches, table, chosen, coefficients):  # type: ignore[no-untyped-def]
+    """(pairs, exact, shifted): pairs of moments that some lane needs, and whether some lane is beyond their reach,
+    or beyond that of exponentials.
+
+    peak (1, LANES) is |χ| max x², steady (LANES,) what exponentials take of it; chosen (2, LANES) keeps what each lane
+    uses, its row of `table`, and 1 if it is beyond, 2 if beyond exponentials, and coefficients (2·pairs, LANES) its
+    c_k, zero from where they end for it.
+    """
+    pairs, exact, shifted = 0, False, False
     for lane in range(LANES):
         row = 0
         while row < reaches.shape[0] and not peak[0, lane] <= reaches[row]:
             row += 1
         beyond = row == reaches.shape[0]
         if chosen[0, lane] != row:
-            chosen[0, lane], chosen[1, lane] = row, beyond
+            chosen[0, lane], chosen[1, lane] = row, 0.0
             for k in range(coefficients.shape[0]):
                 coefficients[k, lane] = 0.0 if beyond else table[row, k]
-        if beyond:
-            exact = True
-        else:
+        if not beyond:
             pairs = max(pairs, row + 1)
-    return pairs, exact
+        elif peak[0, lane] > steady[lane]:
+            chosen[1, lane], shifted = 2.0, True
+        else:
+            chosen[1, lane], exact = 1.0, True
+    return pairs, exact, shifted
 
 
 @lru_cache
 def kernel(activation: str | None) -> Any:
     """The compiled `advance` for one activation; None is φ = 0.
 
-    advance(first, last, layers, x, previous, steps, limit, weights, content, value,
+    advance(first, last, layers, x, previous, steps, steady, logits, weights, content, value,
             weight_in, bias_in, weight_out, bias_out, coefficients, symbol_re, symbol_im,
             steepness, reaches, table, roots, scratch, moments, chosen, series)
     first, last : the range of blocks to advance by `layers`.
     x, previous : (blocks, N, LANES) the states, overwritten, and those one layer earlier.
     steps : (blocks, LANES) layers completed, added to. A lane stops before the layer that would
-        break x² ≤ limit (blocks, LANES), or give NaN, at any token.
+        break |x| ≤ LARGEST_STATE, or give NaN, at any token.
+    steady : (blocks, LANES) |χ| max x² up to which exponentials need no shift. logits (blocks, H, N, LANES) in base 2,
     weights (blocks, H, N, LANES), content and value (blocks, H, LANES), weight_in, bias_in and
         weight_out (blocks, m, LANES), bias_out (blocks, 1, LANES), coefficients (blocks, degree, LANES).
     symbol_re, symbol_im : (blocks, H, N, LANES) λ/N as `convolve` takes it; steepness : (blocks, LANES) max |χ|.
     reaches, table : of `expansion`, as many pairs of moments as are worth while; roots : of `turns`.
     scratch (5, N, LANES), moments (2·pairs, N, LANES), chosen (3, LANES), series (2·pairs, LANES).
 
-    A lane whose |χ| max x² is within `reaches` uses moments, any other exponentials: what a lane does
-    depends on its own state alone.
+    A lane whose |χ| max x² is within `reaches` uses moments, any other exponentials, and those of shifted rows beyond
+    `steady`: what a lane does depends on its own state alone.
     """
     act = ACTIVATIONS[activation]
 
@@ -181,7 +211,8 @@ def kernel(activation: str | None) -> Any:
         x,
         previous,
         steps,
-        limit,
+        steady,
+        logits,
         weights,
         content,
         value,
@@ -206,7 +237,7 @@ def kernel(activation: str | None) -> Any:
         zero, one = splat(0.0), splat(1.0)
         for block in range(first, last):
             state, before, coefficient = x[block], previous[block], coefficients[block]
-            bound, offset, steep = load(limit, block), load(bias_out[block], 0), load(steepness, block)
+            bound, offset, steep = splat(LARGEST_SQUARE), load(bias_out[block], 0), load(steepness, block)
             alive, largest = one, zero
             chosen[0, :] = -1
             for i in range(n):
@@ -214,7 +245,7 @@ def kernel(activation: str | None) -> Any:
                 largest = select_above(square, largest, square, largest)
             for _ in range(layers):
                 store(chosen, 2, largest * steep)
-                pairs, exact = _choose(chosen[2:], reaches, table, chosen, series)
+                pairs, exact, shifted = _choose(chosen[2:], steady[block], reaches, table, chosen, series)
                 for i in range(n):
                     store(fresh, i, load(state, i))
                 for h in range(heads):
@@ -229,6 +260,11 @@ def kernel(activation: str | None) -> Any:
                         beyond = load(chosen, 1)
                         for i in range(n):
                             store(ratio, i, select_above(beyond, zero, load(other, i), load(ratio, i)))
+                    if shifted:
+                        _attend_shifted(state, logits[block, h], chi, other)
+                        far = load(chosen, 1)
+                        for i in range(n):
+                            store(ratio, i, select_above(far, one, load(other, i), load(ratio, i)))
                     for i in range(n):
                         store(fresh, i, load(fresh, i) + scale * load(ratio, i))
                 peak = zero

@@ -13,17 +13,11 @@ from llvmlite import ir
 from numba import njit, types
 
 from simulate._compiled import OPTIONS, entry
-from simulate._exp import exp2_product
+from simulate._exp import LOWEST, exp2_product
 from simulate._lanes import LANES, SIXTEEN, VECTOR, intrinsic, lanes_of, load, load_from, select_above, splat, store
 
 ROWS, WIDE = (6, 4) if SIXTEEN else (2, 2)
 """Queries in a tile, and vectors of keys or features that an outer product takes: as many as the registers hold."""
-
-REMOVED = -1e300
-"""Logit of a pair that is not there; below every logit of an admissible state, and finite."""
-
-LOWEST = -1000.0
-"""Logits, in base 2, that lie further than this below the largest of their row count as this far."""
 
 
 def _outer(wide: int) -> Any:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dispersion import ArgumentError, Block
 from dispersion.block import require_periodic
 from dispersion.chain import Chain
-from simulate._engine import Batch, Parameters, pack
+from simulate._engine import LARGEST_STATE, Batch, Parameters, pack
 
 LONG = 512
 """Longest ring of the engine 'lanes'."""
@@ -102,7 +102,7 @@ class Lanes:
         return np.argsort(self.parameters.steepness * (states**2).max(axis=(1, 2)), kind="stable")
 
     def admissible(self, states: NDArray[np.float64]) -> NDArray[np.bool_]:
-        inside: NDArray[np.bool_] = (states**2).max(axis=(1, 2)) <= self.parameters.limit
+        inside: NDArray[np.bool_] = np.abs(states).max(axis=(1, 2)) <= LARGEST_STATE
         return inside
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dispersion import Block
-from simulate._engine import LARGEST_LOGIT, LARGEST_STATE
+from dispersion import Block, Kernel
+from simulate._engine import LARGEST_STATE, steady
 from simulate.replicas import States
 from simulate.terms import coefficients, reach
 from simulate.threads import pool, thread_count
@@ -38,13 +38,15 @@ class LongRing:
     block : plain, d = 1. largest : the largest admissible |x|.
     """
 
+    largest = LARGEST_STATE
+
     def __init__(self, block: Block) -> None:
         self.block = block
         content = np.array([head.content[0, 0] for head in block.heads])
         self._steep = float(np.abs(content).max())
-        self._heads = [_LongHead(head.kernel.weights, chi) for head, chi in zip(block.heads, content, strict=True)]
+        self._heads = [_LongHead(head.kernel, chi) for head, chi in zip(block.heads, content, strict=True)]
+        self._steady = min(head.steady for head in self._heads)
         self._values = [block.attention_scale * head.value[0, 0] for head in block.heads]
-        self.largest = float(np.sqrt(LARGEST_LOGIT / max(self._steep, LARGEST_LOGIT / LARGEST_STATE**2)))
 
     def begin(self, states: NDArray[np.float64]) -> States:
         """The engine at `states` (P, N, 1)."""
@@ -62,10 +64,14 @@ class LongRing:
     def layer(self, x: NDArray[np.float64], terms: int | None = None) -> NDArray[np.float64]:
         """(N,) F(x); `terms`: M, by default `self.terms(x)`; 0 for exponentials."""
         terms = self.terms(x) if terms is None else terms
-        attended = self._by_moments(x, terms) if terms else [head.exact(x) for head in self._heads]
+        attended = self._by_moments(x, terms) if terms else self._exactly(x)
         y = x + sum(eta * mean for eta, mean in zip(self._values, attended, strict=True))
         out: NDArray[np.float64] = self.block.pointwise(y[:, None])[:, 0]
         return out
+
+    def _exactly(self, x: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        shifted = self._steep * float(np.abs(x).max()) ** 2 > self._steady
+        return [head.exact(x, shifted) for head in self._heads]
 
     def _by_moments(self, x: NDArray[np.float64], terms: int) -> list[NDArray[np.float64]]:
         from scipy import fft
@@ -91,29 +97,33 @@ class LongRing:
 
 
 class _LongHead:
-    """weights : (N,) P_r by r mod N. content : χ."""
+    """kernel : b_r by r mod N. content : χ."""
 
-    def __init__(self, weights: NDArray[np.float64], content: float) -> None:
+    def __init__(self, kernel: Kernel, content: float) -> None:
         from scipy import fft
 
         self.content = float(content)
-        self.symbol = fft.fft(weights)
-        self.weights = weights
+        self.symbol = fft.fft(kernel.weights)
+        self.weights, self.logits = kernel.weights, kernel.logits - kernel.logits.max()
+        self.steady = float(steady(self.logits))
 
-    def exact(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(N,) S/T with one exponential for each pair of tokens."""
+    def exact(self, x: NDArray[np.float64], shifted: bool) -> NDArray[np.float64]:
+        """(N,) S/T with one exponential for each pair of tokens, of rows `shifted` by their largest logit or not."""
+        from simulate._exp import LOG2_E, REMOVED
         from simulate._lanes import LANES
-        from simulate._rows import exact_rows
+        from simulate._rows import exact_rows, shifted_rows
 
         n = len(x)
         keys = np.zeros(-(-n // LANES) * LANES)
         keys[:n] = x
-        reverse = self.weights[::-1]
-        weights = np.concatenate([reverse, reverse, np.zeros(LANES)])
+        positional = np.maximum(self.logits * LOG2_E, REMOVED) if shifted else self.weights
+        reverse = positional[::-1]
+        positional = np.concatenate([reverse, reverse, np.zeros(LANES)])
         ratio = np.empty(n)
         edges = np.linspace(0, n, thread_count() + 1).astype(int)
         x = np.ascontiguousarray(x)
-        rest: tuple[Any, ...] = (x, keys, weights, self.content, ratio)
-        for future in [pool().submit(exact_rows, int(a), int(b), *rest) for a, b in pairwise(edges)]:
+        rest: tuple[Any, ...] = (x, keys, positional, self.content, ratio)
+        rows = shifted_rows if shifted else exact_rows
+        for future in [pool().submit(rows, int(a), int(b), *rest) for a, b in pairwise(edges)]:
             future.result()
         return ratio

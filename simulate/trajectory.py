@@ -170,9 +170,8 @@ def iterate(
     tolerance : of the early stop (see simulate.settle); None or 0: exactly `depth` layers.
     every : layers between two recorded states; by default about 1000 states are kept.
 
-    The engine is chosen by kind and size (see simulate.engines) and named in the result. Diverged means
-    |x| > 1e6, and for plain d = 1 rings also max_h|χ_h| max x² > 600, where e^{χ x_i x_j} nears the end of
-    float64. An ArgumentError names what cannot be used.
+    The engine is chosen by kind and size (see simulate.engines) and named in the result. Diverged means |x| > 1e6.
+    An ArgumentError names what cannot be used.
     """
     model = checked_model("block", block)
     depth = whole_number("depth", depth, 1)

@@ -82,8 +82,9 @@ class HeadMap:
     def __init__(
         self, head: Head, logits: NDArray[np.float64], position: NDArray[np.int64], scale: float, constant: bool
     ) -> None:
+        from simulate._exp import REMOVED
         from simulate._lanes import LANES
-        from simulate._tiles import REMOVED, ROWS
+        from simulate._tiles import ROWS
 
         n = len(logits)
         whole = -(-n // LANES) * LANES

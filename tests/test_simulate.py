@@ -137,7 +137,7 @@ def test_divergence_is_marked_and_finite():
     path = iterate(Block([Head(LOBES, value=1.0, content=1.5)], TANH), depth=500, start=0.1)
     assert path.status == "diverged"
     assert path.depth < 100
-    assert 1.5 * (path.state**2).max() <= 600
+    assert np.abs(path.state).max() <= 1e6
     beyond = iterate(Block([Head(LOBES, value=-0.1)], TANH), start=np.full(32, 2e6))
     assert (beyond.status, beyond.depth, len(beyond.states)) == ("diverged", 0, 1)
 
