@@ -31,7 +31,7 @@ import time
 import tomllib
 import zipfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -90,7 +90,7 @@ def save_block(block: Block, path: str | os.PathLike[str]) -> None:
         if part is not None:
             sections += _section(f"[{name}]", name, _entries(part, name, arrays))
     try:
-        with _alone(path.parent):
+        with _SAVING, _turn(path.parent, "LOCK_EX"):
             _refuse_strangers(path, bool(arrays))
             with ExitStack() as stack:
                 # contexts end in reverse: the arrays are there before the text that refers to them
@@ -109,14 +109,15 @@ def save_block(block: Block, path: str | os.PathLike[str]) -> None:
 def load_block(path: str | os.PathLike[str]) -> Block:
     """The block in the TOML file `path`; an ArgumentError names the key that cannot be used, as in head[1].value."""
     path = Path(path)
-    document, _ = read_toml(path, "path", "a TOML file of a block")
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):
-            return Reader(path).block(document)
-    except MemoryError:
-        raise ArgumentError(path.name, "a block that takes more memory than there is", "a smaller one") from None
-    except ArgumentError as error:
-        raise ArgumentError(f"{path.name}: {error.argument}", error.got, error.accepted) from None
+    with _turn(path.parent, "LOCK_SH"):
+        document, _ = read_toml(path, "path", "a TOML file of a block")
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                return Reader(path).block(document)
+        except MemoryError:
+            raise ArgumentError(path.name, "a block that takes more memory than there is", "a smaller one") from None
+        except ArgumentError as error:
+            raise ArgumentError(f"{path.name}: {error.argument}", error.got, error.accepted) from None
 
 
 @contextmanager
@@ -140,20 +141,22 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Waits for its turn to save a block in `folder`, for a few seconds at most where another process does not end."""
-    with _SAVING, ExitStack() as stack:
-        if fcntl is not None:
+def _turn(folder: Path, lock: str) -> Iterator[None]:
+    """Waits until no block is being saved in `folder`, for a few seconds at most where another process does not end.
+
+    lock : 'LOCK_EX' to save one, 'LOCK_SH' to load one.
+    """
+    with ExitStack() as stack:
+        # not every folder can be opened, and not every file system or Windows has such locks
+        with suppress(OSError, AttributeError):
             descriptor = os.open(folder, os.O_RDONLY)
             stack.callback(os.close, descriptor)
             for _ in range(PATIENCE):
                 try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    fcntl.flock(descriptor, getattr(fcntl, lock) | fcntl.LOCK_NB)
                     break
                 except BlockingIOError:
                     time.sleep(0.01)
-                except OSError:  # a file system without locks
-                    break
         yield
 
 

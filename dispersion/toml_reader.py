@@ -28,8 +28,6 @@ from dispersion.normalisation import DyT, LayerNorm, Normalisation, RMSNorm
 from dispersion.stored import REAL, Arrays
 
 Table = dict[str, Any]
-WORKING = 64
-"""Bytes that making the kernel of a head takes for each token, about."""
 NPZ = "an npz file of numbers beside the TOML file"
 KERNELS = [name for name, member in vars(Encodings).items() if isinstance(member, classmethod)]
 NORMS: dict[str, type[Normalisation]] = {norm.__name__: norm for norm in (LayerNorm, RMSNorm, DyT)}
@@ -86,8 +84,6 @@ class Reader:
         tables = document["head"]
         if not isinstance(tables, list) or not tables:
             raise ArgumentError("head", reprlib.repr(tables), "[[head]], in two brackets, once for each head")
-        n = prod(self.tokens) if isinstance(self.tokens, tuple) else self.tokens
-        require("block", f"{n} tokens and {len(tables)} heads", WORKING * n * len(tables))
         heads = [self.make(f"head[{number}]", table, Head) for number, table in enumerate(tables)]
         parts: Table = {name: self.norm(name, document, heads[0].d) for name in norms}
         parts["feedforward"] = self.feedforward("feedforward", document, heads[0].d)

@@ -21,6 +21,7 @@ from dispersion import ArgumentError, Block, Propagator, through_layers
 from dispersion.errors import frozen_array, whole_number
 from dispersion.grid import Wavenumber, conjugate_pairs, positions, wavenumber
 from dispersion.mode import Mode
+from models.device import usable
 from models.measured import MEMORY, Measured, measure
 
 Map = Callable[[torch.Tensor], torch.Tensor]
@@ -180,7 +181,7 @@ class Sender:
         progress: bool,
     ) -> None:
         self.layers, self.a, self.grid, self.progress = layers, a, grid, progress
-        self.device = device
+        self.device = None if device is None else usable(device, "device")
         n = prod(grid)
         # attention of 16 heads and a feed-forward of 4 d features are taken for the largest tensors
         self.at_once = max(1, memory // (8 * n * max(16 * n, 16 * len(a)))) if batched else 0

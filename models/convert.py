@@ -14,9 +14,13 @@ from dispersion.block import require_periodic
 from dispersion.chain import chain_logits
 from dispersion.errors import whole_number
 from dispersion.grid import lag_index, positions
+from dispersion.memory import require
+from models.device import usable
 from models.layers import Attention, Mlp, Norm, array, optional, optional_array, parameter
 
 DTYPES = (torch.float64, torch.float32)
+PAIR = 32
+"""Bytes that a head takes for each pair of tokens: where its logit stands, and weights in a forward pass."""
 
 
 class TorchBlock(nn.Module):
@@ -34,6 +38,7 @@ class TorchBlock(nn.Module):
         else:
             require_periodic(block)
             self.n = block.n
+        require("block", f"attention of {self.n:,} tokens", PAIR * len(block.heads) * self.n**2)
         self.boundary, self.placement, self.d = boundary, block.placement, block.d
         self.shape = (self.n,) if chained else block.shape
         position = np.arange(self.n)[:, None] if chained else positions(block.shape)
@@ -108,7 +113,7 @@ def to_torch(
         raise ArgumentError("dtype", dtype, "torch.float64 or torch.float32")
     if n is not None:
         whole_number("n", n, 2)
-    return TorchBlock(block, boundary, n).to(dtype=dtype, device=device)
+    return TorchBlock(block, boundary, n).to(dtype=dtype, device=usable(device, "device"))
 
 
 def export(module: nn.Module) -> Block:

@@ -9,17 +9,17 @@ import torch
 from dispersion import ArgumentError
 
 
-def usable(device: str, argument: str = "--device") -> torch.device:
-    """The torch device called `device`; an ArgumentError says in one line if float64 cannot be computed on it here.
+def usable(device: str | torch.device | None, argument: str = "--device") -> torch.device:
+    """The torch device called `device`, the CPU if None.
 
-    argument : what the error calls it.
+    argument : what the ArgumentError calls it that says if float64 cannot be computed on it here.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = torch.device(device)
+            found = torch.device("cpu" if device is None else device)
             torch.ones(1, dtype=torch.float64, device=found).sum().item()
     except Exception:  # each kind of device has its own ways to be absent
         accepted = "cpu; cuda on a machine with a GPU that PyTorch can use"
-        raise ArgumentError(argument, f"{device!r}, which this machine does not have", accepted) from None
+        raise ArgumentError(argument, f"{str(device)!r}, which this machine does not have", accepted) from None
     return found

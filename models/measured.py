@@ -21,6 +21,7 @@ from torch import Tensor
 from dispersion.chain import BOUNDARIES
 from dispersion.errors import ArgumentError, frozen, frozen_array, whole_number
 from dispersion.relation import Spectrum
+from models.device import usable
 from models.inputs import Map, check_module, device_of, forward, grid_of, one_line, operator, plain
 
 MEMORY = 2**28
@@ -104,7 +105,8 @@ def measure(
     n, d = prod(grid), len(a)
     probes = min(whole_number("probes", probes, 1), n - 1)
     check_module(fn)
-    base = torch.tensor(a, device=device or device_of(fn)).expand(n, d).contiguous()
+    where = device_of(fn) if device is None else usable(device, "device")
+    base = torch.tensor(a, device=where).expand(n, d).contiguous()
     image, largest = forward(fn, base)
     at_once = max(1, whole_number("memory", memory, 1) // (COPIES * 8 * max(largest, n * d)))
     origin = 0 if boundary == "periodic" else n // 2

@@ -188,7 +188,9 @@ def load_program(
     of the file, and refuses a program without one; True runs the program itself, with whatever code its author put in.
     An ArgumentError says if the file is none that `save_program` wrote, or the device is not there.
     """
-    place = usable(str(device or "cpu"), "device")
+    if not isinstance(trust, bool):
+        raise ArgumentError("trust", repr(trust), "True or False")
+    place = usable(device, "device")
     try:
         content = Path(path).read_bytes()
         note = Note.read(content)

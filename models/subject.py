@@ -15,6 +15,7 @@ from torch import nn
 
 from dispersion import ArgumentError, Block, Chain
 from dispersion.errors import whole_number
+from dispersion.memory import require
 from dispersion.stored import read_numbers
 from models.adapters.network import Embedding, Network
 from models.check import Check, Map, check
@@ -28,6 +29,8 @@ TOKENS = 32
 """Number of tokens where the model does not say it."""
 MOST = 10_000
 """The largest number of tokens or layers that may be asked for: every layer is run on d · N states of N tokens."""
+COPIES = 4
+"""Arrays of the size of the attention weights that a layer holds at once."""
 LARGEST = 2**32
 """Bytes that the d × d maps of all heads, as Blocks have them, may take."""
 MODELS = "a block .toml, a program .pt2, a checkpoint with --family NAME, or module:callable"
@@ -164,6 +167,8 @@ def _network(model: str, network: Network, tokens: int | None, layers: int | Non
     if count > len(network.layers):
         raise ArgumentError("--layers", count, f"at most the {len(network.layers)} of the checkpoint")
     n = tokens or TOKENS
+    heads = network.layers[0].heads
+    require("--tokens", f"{n:,} and {heads} heads, attention", 8 * COPIES * heads * n**2)
     notes = list(network.notes)
     blocks: tuple[Block, ...] | None = None
     chains: tuple[Chain, ...] | None = None

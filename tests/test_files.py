@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import sys
+import threading
 import tomllib
 import tracemalloc
 import zipfile
@@ -258,8 +259,8 @@ REFUSED = [
     (HEAD + "[extra]\n", "extra", "feedforward_norm"),
     (HEAD.replace("n = 8", "n = 1"), "block.n", "at least 2"),
     (HEAD.replace("n = 8", "n = true"), "block.n", "whole number"),
-    (HEAD.replace("n = 8", "n = 2147483648"), "block", "bytes"),
-    (HEAD.replace("n = 8", "shape = [1048576, 4194304]"), "block", "bytes"),
+    (HEAD.replace("n = 8", "n = 2147483648"), "block.n", "bytes"),
+    (HEAD.replace("n = 8", "shape = [1048576, 4194304]"), "block.shape", "bytes"),
     (HEAD.replace("n = 8", "n = " + "9" * 90), "block.n", ""),
     (HEAD.replace("n = 8", ""), "block", "shape = "),
     (HEAD.replace("n = 8", "n = 8\nshape = [8]"), "block", "n and shape"),
@@ -439,6 +440,27 @@ def test_many_who_save_to_one_path_all_end_well(tmp_path, random_block):
         list(pool.map(lambda block: block.save(path), made * 3))
     assert state_of(Block.load(path)) in [state_of(block) for block in made]
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["w.npz", "w.toml"]
+
+
+def test_a_block_is_loaded_whole_while_others_are_saved(tmp_path, random_block):
+    path, made = tmp_path / "w.toml", [random_block(seed, n=LARGE + 1) for seed in range(2)]
+    made[0].save(path)
+    ended = threading.Event()
+
+    def save():
+        while not ended.is_set():
+            for block in made:
+                block.save(path)
+
+    with ThreadPoolExecutor(1) as pool:
+        saving = pool.submit(save)
+        try:
+            found = [state_of(Block.load(path)) for _ in range(60)]
+        finally:
+            ended.set()
+        saving.result()
+    whole = [state_of(block) for block in made]
+    assert all(state in whole for state in found)
 
 
 SAVE = """

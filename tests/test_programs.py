@@ -14,7 +14,8 @@ torch = pytest.importorskip("torch")
 
 import tokenwaves  # noqa: E402
 from dispersion import ArgumentError, Block, FeedForward, Head, Kernel  # noqa: E402
-from models import export, load_program, save_program, to_torch  # noqa: E402
+from models import export, load_program, measure, save_program, to_torch  # noqa: E402
+from models.check import check as find  # noqa: E402
 from models.device import usable  # noqa: E402
 from models.program import NOTE  # noqa: E402
 
@@ -276,8 +277,34 @@ def test_devices_that_cannot_compute_are_one_line(device, program, capsys):
         load_program(program, device or "none")
 
 
+def test_devices_from_python():
+    net, layer = to_torch(BLOCK), lambda x: 2 * x
+    for call in (
+        lambda: to_torch(BLOCK, device="abacus"),
+        lambda: to_torch(BLOCK, device="meta"),
+        lambda: measure(net, np.zeros(2), 5, device="meta"),
+        lambda: find([layer], np.zeros(2), 5, device="cuda:99"),
+    ):
+        with pytest.raises(ArgumentError, match="^device: got"):
+            call()
+
+
+def test_trust_is_true_or_false(program):
+    with pytest.raises(ArgumentError, match="trust: got 'False'"):
+        load_program(program, trust="False")
+
+
+def test_attention_beyond_the_memory_is_refused(tmp_path, capsys):
+    text = '[block]\nn = 1000000\n[[head]]\nkernel = {type = "uniform"}\nvalue = 1\n'
+    (tmp_path / "block.toml").write_text(text)
+    assert check(tmp_path / "block.toml") == 2
+    error = capsys.readouterr().err
+    assert "bytes" in error
+    assert error.count("\n") == 1
+
+
 def test_the_cpu_is_a_device():
-    assert usable("cpu").type == usable("cpu:0").type == "cpu"
+    assert usable(None).type == usable("cpu").type == usable("cpu:0").type == "cpu"
 
 
 @pytest.mark.parametrize(
