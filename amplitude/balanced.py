@@ -9,12 +9,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from amplitude.partitions import MERGED, ClusterMap
 from dispersion import ArgumentError
+from dispersion.noun import Noun
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class BalancedMap:
+class BalancedMap(Noun):
     """Two balanced clusters over the coefficients of a block; all fields of one shape.
 
     beta : β_cl at onset; boundary : μ = β_cl(α_2/α_3)², above which they hold together to leading order (inf where

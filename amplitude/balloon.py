@@ -23,6 +23,7 @@ from amplitude.symmetry import dominant, odd
 from dispersion import ArgumentError, Block, Head, Kernel, dispersion_relation
 from dispersion.errors import frozen, frozen_array
 from dispersion.grid import grid_index
+from dispersion.noun import Noun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +43,7 @@ NEAR = 0.05
 
 
 @dataclass(frozen=True, eq=False)
-class Balloon:
+class Balloon(Noun):
     """Exact patterns of P blocks over K wavenumbers and up to three families each.
 
     name, values : the parameter and its value at each block, (P,). ks : (K,) wavenumbers.

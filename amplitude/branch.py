@@ -17,6 +17,7 @@ from amplitude.progress import progress_bar
 from dispersion import ArgumentError
 from dispersion.errors import frozen, frozen_array, real_number, whole_number
 from dispersion.grid import Wavenumber
+from dispersion.noun import Noun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Branch:
+class Branch(Noun):
     """Exact states along a parameter p of a block.
 
     make_block : the block of each p. name : what p is called. values : (P,) p of each state. states : P of them.

@@ -13,10 +13,11 @@ from scipy import optimize
 from amplitude.forms import ROUNDING, At, ScalarForms
 from amplitude.potential import one_mode_potential
 from dispersion import ArgumentError, Block, ExclusionError
+from dispersion.noun import Noun
 
 
 @dataclass(frozen=True)
-class Clusters:
+class Clusters(Noun):
     """Two equal clusters at m ± u, to cubic order: u⁺ = (1+μ)u − βu³ (Eq. 16).
 
     mu : α_1 − 1; at : where β was evaluated; beta : β_cl; mean_ratio : m/u²;
@@ -86,7 +87,7 @@ def clusters(block: Block, at: At = "gain") -> Clusters:
 
 
 @dataclass(frozen=True, eq=False)
-class ClusterState:
+class ClusterState(Noun):
     """An exact state of K clusters.
 
     fractions : (K,) share of the tokens in each; values : (K,) X_c;

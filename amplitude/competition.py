@@ -11,13 +11,14 @@ from amplitude.forms import At, ScalarForms
 from amplitude.potential import two_mode_potential
 from dispersion import Block, ExclusionError
 from dispersion.grid import grid_index
+from dispersion.noun import Noun
 
 REGIMES = ("collapsed", "mode 1", "mode 2", "bistable", "coexistence", "undecided")
 """Regimes of two competing modes; 'undecided' where cubic order has no single verdict."""
 
 
 @dataclass(frozen=True, eq=False)
-class Competition:
+class Competition(Noun):
     """Self and cross coefficients of two modes, and what they decide.
 
     k : the two wavenumbers; n : tokens; multipliers : (2,) Λ_i at the actual gain;

@@ -14,6 +14,7 @@ from amplitude.continuation import Path, Point
 from amplitude.exact import NEUTRAL, ExactState
 from amplitude.problem import Floats
 from amplitude.symmetry import circulant, flips, moves
+from dispersion.noun import Noun
 
 FOLD, BRANCH_POINT, FLIP, NEIMARK_SACKER = "fold", "branch point", "flip", "Neimark–Sacker"
 
@@ -22,7 +23,7 @@ TOGETHER = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
-class Bifurcation:
+class Bifurcation(Noun):
     """A point of a branch where a multiplier Λ crosses the unit circle, or the parameter p turns.
 
     kind : 'fold', 'branch point' (Λ = 1), 'flip' (Λ = −1) or 'Neimark–Sacker' (a complex pair, or one in the moving

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from math import gcd
 
 import numpy as np
@@ -17,6 +17,7 @@ from dispersion import ArgumentError, Block, Mode
 from dispersion.eigen import ranking
 from dispersion.errors import frozen, frozen_array, real_number
 from dispersion.grid import Wavenumber, grid_index
+from dispersion.noun import Noun, cached_property
 
 NEUTRAL = 1e-9
 """A multiplier counts as unstable if |Λ| exceeds 1 by more than this."""
@@ -32,7 +33,7 @@ STEADFAST = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class ExactState:
+class ExactState(Noun):
     """A field that the block maps to itself: F(X) = X, F(F(X)) = X or F(X) = T_s X.
 
     block : the map. kind : 'steady' (standing waves, clusters, homogeneous states), 'alternating' or 'travelling'.

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion import ArgumentError, Block, ExclusionError
+from dispersion.noun import Noun
 
 At = Literal["gain", "onset", "paper"]
 """Where coefficients are evaluated: see `ScalarForms.evaluate`."""
@@ -33,7 +34,7 @@ ROUNDING = 1e-14
 
 
 @dataclass(frozen=True, eq=False)
-class ScalarForms:
+class ScalarForms(Noun):
     """J, B and C of a scalar (d = 1) block at the homogeneous fixed point a.
 
     n : tokens; alpha : (α_1, α_2, α_3), Taylor coefficients of H at y* = a + Σηa;

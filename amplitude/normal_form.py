@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +23,7 @@ from amplitude.verdicts import judged, verdict
 from dispersion import ArgumentError, Block, Dispersion, ExclusionError, Mode, dispersion_relation
 from dispersion.errors import whole_number
 from dispersion.grid import Wavenumber, conjugate_pairs, wavenumber
+from dispersion.noun import Noun, cached_property
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +41,7 @@ NEAR = 0.99
 
 
 @dataclass(frozen=True, eq=False)
-class NormalForm:
+class NormalForm(Noun):
     """The map z⁺ = f(z) of the amplitudes of some modes, and the field that they stand for.
 
     block, state : the block and the base state a (d,); modes : the modes, one amplitude each (with the mode's

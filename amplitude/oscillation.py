@@ -8,7 +8,6 @@ every token oscillates with the phase θ. No layer maps it to itself or to its o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,13 +18,14 @@ from amplitude.symmetry import Reduction, dominant, projection, shift_matrix, sp
 from dispersion import ArgumentError, Block, Mode
 from dispersion.errors import frozen, frozen_array, real_number, whole_number
 from dispersion.grid import Wavenumber, grid_index
+from dispersion.noun import Noun, cached_property
 
 TRUNCATED = 1e-6
 """A multiplier counts as unstable if |Λ| exceeds 1 by more than this, which truncation in θ may cause."""
 
 
 @dataclass(frozen=True, eq=False)
-class Oscillation:
+class Oscillation(Noun):
     """An invariant circle of a block, F(X(θ)) = X(θ + Ω).
 
     block : the map. fields : (M, N, d) X at θ = 2πm/M, M odd. phase_advance : Ω, radians per layer.

@@ -18,6 +18,7 @@ from amplitude.clusters import ClusterState
 from amplitude.forms import ScalarForms
 from dispersion import ArgumentError, Block, ExclusionError
 from dispersion.errors import whole_number
+from dispersion.noun import Noun
 
 Floats = NDArray[np.float64]
 
@@ -26,7 +27,7 @@ MERGED = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Partition:
+class Partition(Noun):
     """An exact state of clusters of whole numbers of tokens.
 
     counts : (K,) tokens in each cluster, that of the largest value first; state : the ClusterState.

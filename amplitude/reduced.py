@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from amplitude.monomials import Monomials, monomials
+from dispersion.noun import Noun, cached_property
 
 Complex = NDArray[np.complexfloating]
 
@@ -17,7 +17,7 @@ STABLE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Solution:
+class Solution(Noun):
     """A nonzero state with f(z) = e^{iΩ}z: steady but for phases.
 
     z : (modes,) complex amplitudes; phase_advances : (modes,) Ω in radians per layer, NaN for a mode that is absent;
@@ -45,7 +45,7 @@ class Solution:
 
 
 @dataclass(frozen=True, eq=False)
-class ReducedMap:
+class ReducedMap(Noun):
     """f as polynomials: `coefficients` (V, M) over the monomials `table` of V variables.
 
     conjugate : for each variable the number of its complex conjugate, its own for a real amplitude; a complex

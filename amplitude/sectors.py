@@ -15,10 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from amplitude.forms import At, ScalarForms
 from dispersion import Block, ExclusionError
+from dispersion.noun import Noun
 
 
 @dataclass(frozen=True)
-class Sector:
+class Sector(Noun):
     """What the sectors share: multiplier, Λ at the actual gain (real); at, where coefficients were evaluated."""
 
     multiplier: float

@@ -13,13 +13,14 @@ from amplitude.forms import At, ScalarForms
 from amplitude.potential import one_mode_potential, plot_potential
 from dispersion import Block, ExclusionError
 from dispersion.grid import grid_index
+from dispersion.noun import Noun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True)
-class Wave:
+class Wave(Noun):
     """The saturated wave of one mode.
 
     k, n : wavenumber q = 2πk/n; multiplier : Λ at the actual gain; at : where c was evaluated.

@@ -16,12 +16,13 @@ from numpy.polynomial import Polynomial
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion.errors import ArgumentError, choice, frozen_array, number_array, real_array, whole_number
+from dispersion.noun import Noun
 
 Series = list[NDArray]
 
 
 @dataclass(frozen=True)
-class Activation:
+class Activation(Noun):
     """A pointwise function φ with φ(y + s) = Σ_n c_n(y) sⁿ.
 
     name : one of `Activation.names()`.

@@ -21,10 +21,11 @@ from dispersion.errors import ArgumentError, choice, frozen, frozen_array, numbe
 from dispersion.feedforward import FeedForward
 from dispersion.head import Head, optional_vector
 from dispersion.normalisation import Normalisation
+from dispersion.noun import Noun
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class Block(Noun):
     """A weight-tied Transformer block on a ring or torus of N tokens with d features: the map F.
 
     heads : at least one Head, all of one d and one ring or torus.

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from dispersion.block import Block
 from dispersion.edges import boundary_modes
 from dispersion.errors import ArgumentError, shown, whole_number
+from dispersion.noun import Noun
 from dispersion.open_spectrum import bulk_maximum, bulk_set
 from dispersion.sectors import Sector, sectors
 
@@ -23,7 +24,7 @@ TIE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Verdict:
+class Verdict(Noun):
     """How the perturbations of a homogeneous state fare on long chains with ends.
 
     periodic : max_q ρ(J(q)) over all real q, the growth factor per layer without ends; wavenumber : its q in [0, π].

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from dispersion.errors import ArgumentError, choice, frozen, real_array, whole_number
 from dispersion.kernel import symbol_at
 from dispersion.mode import DEFECTIVE
+from dispersion.noun import Noun, cached_property
 from dispersion.relation import Dispersion
 from dispersion.tracking import DEGENERATE, HALVINGS, follow, point, separation
 
@@ -42,7 +42,7 @@ def derivative(relation: Dispersion, q: ArrayLike, axis: int = 0) -> NDArray[np.
 
 
 @dataclass(frozen=True, eq=False)
-class Branches:
+class Branches(Noun):
     """Eigenvalues and eigenvectors of J(q), continuous along a sequence of wavenumbers; branch b is always number b.
 
     relation : the dispersion relation. q : (Q,) on a ring, (Q, D) on a torus, radians per token.

@@ -5,7 +5,6 @@ the core where the ends are not felt (Prop. A.2), and a bound on what exponentia
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from math import pi, sqrt
 
 import numpy as np
@@ -15,6 +14,7 @@ from dispersion.block import Block
 from dispersion.errors import ArgumentError, choice, frozen, instance, number_array, real_number, whole_number
 from dispersion.head import Head, softmax
 from dispersion.kernel import Kernel
+from dispersion.noun import Noun, cached_property
 
 BOUNDARIES = ("periodic", "open", "causal")
 MEMORY = 2**28
@@ -34,7 +34,7 @@ STEEPEST = {
 
 
 @dataclass(frozen=True, eq=False)
-class Chain:
+class Chain(Noun):
     """The heads and feed-forward of a block on n tokens in a row.
 
     block : the Block, on a ring and without gates. Its kernels say which lags exist: those they carry (`Kernel.lags`)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice
 
 import numpy as np
@@ -20,6 +19,7 @@ from dispersion.block import Block
 from dispersion.eigen import eigenvalues
 from dispersion.errors import ArgumentError, frozen, instance, shown, whole_number
 from dispersion.grid import conjugate_pairs
+from dispersion.noun import Noun, cached_property
 from dispersion.relation import Spectrum, dispersion_relation
 
 BATCH = 2**20
@@ -30,7 +30,7 @@ CLOSED = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
-class Optimal:
+class Optimal(Noun):
     """The perturbation that a product P(q) amplifies most, at each wavenumber: P v = gain · u.
 
     log_gain : (*shape) log of the largest singular value of P(q).

@@ -5,18 +5,19 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import sympy
 from sympy import Eq, Expr, MatrixBase
+
+from dispersion.noun import Noun, cached_property
 
 WIDTH = 110
 """Columns of a printed derivation, less its indent."""
 
 
 @dataclass(frozen=True, eq=False)
-class Derivation:
+class Derivation(Noun):
     """Steps from a definition to a closed form, with the proof of the result.
 
     name : what it is called; title : what it shows, in words.

@@ -9,10 +9,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from dispersion.activation import Activation
 from dispersion.errors import ArgumentError, frozen_array, number_array, real_number, whole_number
+from dispersion.noun import Noun
 
 
 @dataclass(frozen=True, eq=False)
-class FeedForward:
+class FeedForward(Noun):
     """φ(y) = W_out act(W_in y + b_in) + b_out; the block applies H(y) = y + φ(y).
 
     With a gate φ(y) = W_out [act(W_gate y + b_gate) ∘ (W_in y + b_in)] + b_out; act = SiLU makes it SwiGLU.

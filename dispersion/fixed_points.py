@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dispersion.block import Block
 from dispersion.errors import RNG, ArgumentError, generator, instance, real_number, whole_number
+from dispersion.noun import Noun
 
 ISOLATED = 1e-7
 """Distance of a multiplier from 1 under which a fixed point is not isolated, and relative distance of two of them."""
@@ -19,7 +20,7 @@ FAR = 1e6
 
 
 @dataclass(frozen=True, eq=False)
-class FixedPoint:
+class FixedPoint(Noun):
     """A homogeneous fixed point.
 
     state : (d,) a with g(a) = a.

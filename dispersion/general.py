@@ -20,6 +20,7 @@ from dispersion.block import Block, require_periodic
 from dispersion.eigen import eigenvalues, ranking
 from dispersion.errors import RNG, ArgumentError, frozen, generator, instance, whole_number
 from dispersion.memory import require
+from dispersion.noun import Noun
 from dispersion.relation import Dispersion
 from dispersion.structured import EPSILON, components, conditioned, decays, moved, require_known, spectrum
 
@@ -34,7 +35,7 @@ DENSE = 256
 
 
 @dataclass(frozen=True, eq=False)
-class AttentionSpectrum:
+class AttentionSpectrum(Noun):
     """The multipliers of a block with one head, from the eigenvalues of its attention weights (Theorem 4.1).
 
     attention : (N, N) weights A at the homogeneous state.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,10 +19,11 @@ from dispersion.errors import (
 )
 from dispersion.grid import lag_index, positions
 from dispersion.kernel import Kernel, grid_symbol, symbol_at
+from dispersion.noun import Noun, cached_property
 
 
 @dataclass(frozen=True, eq=False)
-class Rotary:
+class Rotary(Noun):
     """Rotary position encoding: the content logit is (R(θ·i) q_i)ᵀ(R(θ·j) k_j)/√d_h, q = Qx + b_q, k = Kx + b_k.
 
     query, key : Q, K (d_h, d), d_h even. query_bias, key_bias : b_q, b_k (d_h,), or None for zero.
@@ -102,7 +102,7 @@ class Rotary:
 
 
 @dataclass(frozen=True, eq=False)
-class Head:
+class Head(Noun):
     """One attention head.
 
     kernel : the positional logits b_r.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,13 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 from dispersion.encodings import Encodings
 from dispersion.errors import ArgumentError, flag, frozen, frozen_logits, number_array, real_number, whole_number
 from dispersion.grid import grid_lags, mirrored
+from dispersion.noun import Noun, cached_property
 
 STEEP = 700.0
 """Largest |Im q·r| at which λ(q) is computed: e^709 is the end of float64."""
 
 
 @dataclass(frozen=True, eq=False)
-class Kernel(Encodings):
+class Kernel(Noun, Encodings):
     """Positional logits b_r on a ring of N tokens, or on a torus of N_1 × … × N_D; lag r = i − j (query minus key).
 
     logits : (N,) or (N_1, …, N_D) float64, entry r mod N is b_r. −inf removes a lag; NaN and +inf are refused.

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from dispersion.eigen import TOLERANCE, ranking
 from dispersion.errors import real_number
 from dispersion.grid import Wavenumber, positions
+from dispersion.noun import Noun
 
 DEFECTIVE = 1e-6
 """Overlap |wᴴv| of unit vectors under which a multiplier counts as defective."""
 
 
 @dataclass(frozen=True, eq=False)
-class Mode:
+class Mode(Noun):
     """One eigenmode e^{iq·j} v of the linearised block, with its complex conjugate partner at −q.
 
     k, shape : wavenumber q = 2πk/N on each axis; k is an int with 0 ≤ k ≤ N/2 on a ring of shape (N,), a

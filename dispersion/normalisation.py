@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion.errors import ArgumentError, frozen_array, real_number, whole_number
+from dispersion.noun import Noun
 
 
 @dataclass(frozen=True, eq=False)
-class Normalisation:
+class Normalisation(Noun):
     """A map of a token's d features to gain ∘ z(x) + bias; its subclasses say what z is.
 
     gain, bias : (d,); bias is zero by default.

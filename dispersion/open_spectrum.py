@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispersion.errors import ArgumentError
+from dispersion.noun import Noun
 
 EQUAL = 1e-7
 """Relative difference under which two moduli count as equal."""
@@ -27,7 +28,7 @@ Growth = Callable[[NDArray], NDArray]
 
 
 @dataclass(frozen=True, eq=False)
-class Symbol:
+class Symbol(Noun):
     """J(z) = Σ_{r=−p}^{s} G_r z^{−r}.
 
     coefficients : (p+s+1, d, d), G_{−p} … G_s; p : the largest lag ahead; s : the largest lag behind.
@@ -122,7 +123,7 @@ class Symbol:
 
 
 @dataclass(frozen=True, eq=False)
-class Bulk:
+class Bulk(Noun):
     """The bulk set of a symbol, sampled.
 
     values : (K,) complex points Λ; moduli : (K,) the common |z_ds| = |z_ds+1| of each; angles : (K,) the angle φ

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dispersion.chain import Chain
 from dispersion.errors import ArgumentError, frozen, instance, number_array
+from dispersion.noun import Noun
 
 LARGEST = 400
 """Largest n·d for which singular values are computed at every point."""
@@ -17,7 +18,7 @@ CHUNK = 2**27
 
 
 @dataclass(frozen=True, eq=False)
-class Pseudospectrum:
+class Pseudospectrum(Noun):
     """σ_min(z − J) on a set of points z; {z : σ_min ≤ ε} is the ε-pseudospectrum.
 
     points : complex z, any shape; smallest : σ_min at each, the same shape. Values under about 1e-16‖J‖ are rounding.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,13 +13,14 @@ from dispersion.eigen import TOLERANCE, eigenvalues, ranking
 from dispersion.errors import ArgumentError, frozen, instance, whole_number
 from dispersion.grid import Wavenumber, conjugate_pairs, grid_index, grid_wavenumbers, wavenumber
 from dispersion.mode import Mode, eigenmode
+from dispersion.noun import Noun, cached_property
 from dispersion.structured import EPSILON, conditioned, decays, moved
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class Spectrum:
+class Spectrum(Noun):
     """What follows from the matrices J(q) on the grid of a ring (N,) or torus (N_1, …, N_D).
 
     A subclass gives `shape`, the grid, and `matrices`, (*shape, d, d) with J(−q) = conj J(q). Fields "on the

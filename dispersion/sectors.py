@@ -12,7 +12,6 @@ A sector is S = 1⊗B + Σ_h A°_h ⊗ B_h, A°_h the attention of a chain with 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +20,7 @@ from dispersion.block import Block
 from dispersion.chain import MEMORY, Chain, chain_attention, homogeneous_kernel, linearised, require_chain
 from dispersion.errors import ArgumentError, instance
 from dispersion.kernel import Kernel
+from dispersion.noun import Noun, cached_property
 from dispersion.open_spectrum import Symbol
 from dispersion.structured import require_known
 
@@ -29,7 +29,7 @@ NEGLIGIBLE = 1e-30
 
 
 @dataclass(frozen=True, eq=False)
-class Sector:
+class Sector(Noun):
     """S = 1⊗`base` + Σ_h A°_h ⊗ `mix`[h], and how its eigenvalues ℓ give multipliers Λ.
 
     kernels : one for each h; boundary : 'open' or 'causal'; base : (m, m); mix : (heads, m, m);

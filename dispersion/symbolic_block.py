@@ -24,6 +24,7 @@ from dispersion.feedforward import FeedForward
 from dispersion.grid import Wavenumber, grid_index, positions
 from dispersion.head import Head, Rotary
 from dispersion.normalisation import DyT, LayerNorm, Normalisation, RMSNorm
+from dispersion.noun import Noun
 
 Pointwise = Callable[[Matrix], Matrix]
 """A map of one token's features, (d, 1) → (d, 1)."""
@@ -33,7 +34,7 @@ Stage = Callable[[str, Matrix], Matrix]
 
 
 @dataclass(frozen=True, eq=False)
-class SymbolicHead:
+class SymbolicHead(Noun):
     """One head with sympy entries.
 
     positional : (N, N) e^{b_ij}, query first; value : (d, d) M.
@@ -75,7 +76,7 @@ class SymbolicHead:
 
 
 @dataclass(frozen=True, eq=False)
-class SymbolicBlock:
+class SymbolicBlock(Noun):
     """The map F with sympy entries.
 
     heads : at least one; pointwise : φ; scale : ε_a.

@@ -21,6 +21,7 @@ from dispersion import ArgumentError, Block, Propagator, through_layers
 from dispersion.errors import frozen_array, whole_number
 from dispersion.grid import Wavenumber, conjugate_pairs, positions, wavenumber
 from dispersion.mode import Mode
+from dispersion.noun import Noun
 from models.device import usable
 from models.measured import MEMORY, Measured, measure
 
@@ -39,7 +40,7 @@ SETTLED = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Check:
+class Check(Noun):
     """What was predicted and what the network did.
 
     predicted : the Propagator of the layers. source : 'blocks' if it comes from Blocks, 'measured' if from `measure`.

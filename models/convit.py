@@ -23,6 +23,7 @@ from dispersion.feedforward import FeedForward
 from dispersion.head import Head
 from dispersion.kernel import Kernel
 from dispersion.normalisation import LayerNorm
+from dispersion.noun import Noun
 
 if TYPE_CHECKING:
     from models.convit_net import ConViTNet
@@ -50,7 +51,7 @@ PATCH = 12
 
 
 @dataclass(frozen=True, eq=False)
-class ConViT:
+class ConViT(Noun):
     """A weight-tied ConViT as numbers: `block()` is its Block, `module()` its PyTorch network.
 
     shape : (N_1, N_2) of the torus of patches; depth : how often the block is applied.

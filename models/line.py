@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from dispersion import Chain
 from dispersion.chain import linearised
 from dispersion.errors import frozen_array
+from dispersion.noun import Noun
 from models.check import STEP, TOLERANCE, Map, Sender
 from models.measured import MEMORY
 
@@ -29,7 +30,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Linearised:
+class Linearised(Noun):
     """D of one layer at 1⊗a. pointwise : C (d, d); attention : A (heads, n, n); mixes : ε_a C M_h N_1 (heads, d, d)."""
 
     pointwise: Floats
@@ -54,7 +55,7 @@ class Linearised:
 
 
 @dataclass(frozen=True, eq=False)
-class LineCheck:
+class LineCheck(Noun):
     """What was predicted on a line of tokens and what the network did, for the patterns that grow most.
 
     layers : their number L. inputs : (m, n, d) the singular vectors v, |v| = 1, by decreasing gain.

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from dispersion.chain import BOUNDARIES
 from dispersion.errors import ArgumentError, frozen, frozen_array, whole_number
+from dispersion.noun import cached_property
 from dispersion.relation import Spectrum
 from models.device import usable
 from models.inputs import Map, check_module, device_of, forward, grid_of, one_line, operator, plain

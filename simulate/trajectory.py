@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dispersion.errors import frozen_array, real_number, whole_number
 from dispersion.grid import Wavenumber, grid_index
+from dispersion.noun import Noun
 from simulate import fields, observables
 from simulate.engines import Model, checked_model, engine_of, shape_of, system_of
 from simulate.settle import CHECK, DIVERGED, SETTLED, STATUS, UNSETTLED, Check, checks, stop_tolerance
@@ -26,7 +27,7 @@ APART = 0.05
 
 
 @dataclass(frozen=True, eq=False)
-class Trajectory:
+class Trajectory(Noun):
     """States of a weight-tied block by depth.
 
     block : what was iterated, a Block or a Chain.
