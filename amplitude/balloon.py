@@ -18,7 +18,7 @@ from amplitude.exact import ExactState, find_state
 from amplitude.problem import Floats
 from amplitude.progress import progress_bar
 from amplitude.resting import resting_state
-from amplitude.switch import pattern_branch
+from amplitude.switch import REAL, pattern_branch
 from amplitude.symmetry import dominant, odd
 from dispersion import ArgumentError, Block, Head, Kernel, dispersion_relation
 from dispersion.errors import frozen, frozen_array
@@ -216,17 +216,18 @@ def patterns(block: Block, k: int) -> list[ExactState | None]:
 def _patterns(block: Block, k: int, a: Floats) -> list[ExactState | None]:
     """`patterns` that leave the homogeneous state 1⊗`a`."""
     found: list[ExactState | None] = []
-    families = _families(block, k, dispersion_relation(block, state=a).mode(k).multiplier.real)
+    multiplier = dispersion_relation(block, state=a).mode(k).multiplier
+    families = _families(block, k, multiplier.real)
+    turns = abs(multiplier.imag) > REAL * abs(multiplier)
     mirrored = len(families) == 3 and odd(block)
     for number, (phase, _) in enumerate(families):
+        if number and turns and (found[0] is None or found[0].kind == "travelling"):
+            break
         if number == 1 and mirrored:
             found.append(None if found[0] is None else replace(found[0], field=-found[0].field))
-            continue
-        arrivals = (_arrival(block, *way, k, phase, a) for way in _ways(block, k, a))
-        state = next((state for state in arrivals if state is not None), None)
-        found.append(state)
-        if state is not None and state.kind == "travelling":
-            break
+        else:
+            arrivals = (_arrival(block, *way, k, phase, a) for way in _ways(block, k, a))
+            found.append(next((state for state in arrivals if state is not None), None))
     return found
 
 

@@ -72,7 +72,7 @@ class Path:
     def slope(self, z: Floats) -> Floats:
         """∂G/∂p at `z`, by a central difference: exact to 1e-9, and no solution depends on it."""
         u, p = z[:-1], z[-1]
-        sides = [self.problem(self.block(p + side * self._step), u)[0] for side in (1, -1)]
+        sides = [self.problem.image(self.block(p + side * self._step), u) for side in (1, -1)]
         slope: Floats = (sides[0] - sides[1]) / (2 * self._step)
         return slope
 

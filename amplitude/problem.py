@@ -69,14 +69,28 @@ class Problem:
         drift = u[size:] if self.kind == "travelling" else np.zeros(len(self.shape))
         return self.reduction.expand(u[:size], self.d), drift
 
+    def image(self, block: Block, u: Floats) -> Floats:
+        """The part of G(u) that depends on `block`, zero where it does not: F(X), F(F(X)) or ±F(RX) on the orbits."""
+        x = self.unpack(u)[0]
+        y = block.forward(x)
+        if self.mirror is not None:
+            y = self._sign * y[self.mirror]
+        elif self.kind == "alternating":
+            y = block.forward(y)
+        values = y[self.reduction.first].ravel()
+        return np.append(values, np.zeros(len(u) - len(values)))
+
+    @property
+    def _sign(self) -> int:
+        return 1 if self.kind == "alternating" else -1
+
     def __call__(self, block: Block, u: Floats) -> tuple[Floats, Floats]:
         """G(u) and its derivative for `block`, both square in the length of `u`."""
         x, drift = self.unpack(u)
         image, slope = linearised(block, x)
         if self.mirror is not None:
-            sign = 1 if self.kind == "alternating" else -1
-            image = sign * image[self.mirror]
-            slope = sign * slope.reshape(len(x), -1)[self.mirror].reshape(slope.shape)
+            image = self._sign * image[self.mirror]
+            slope = self._sign * slope.reshape(len(x), -1)[self.mirror].reshape(slope.shape)
         elif self.kind == "alternating":
             image, second = linearised(block, image)
             slope = second @ slope
