@@ -11,10 +11,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from checkpoints import FAMILIES, small  # noqa: E402
+
 import tokenwaves  # noqa: E402
 from dispersion import ArgumentError  # noqa: E402
 from models.families import load_network, network_from  # noqa: E402
-from tests.checkpoints import FAMILIES, small  # noqa: E402
 
 
 class Marker:

@@ -9,11 +9,11 @@ import zipfile
 
 import numpy as np
 import pytest
+from fuzzing import budget, fuzz
 from hypothesis import strategies as st
 
 import tokenwaves
 from dispersion import Block, FeedForward, Head, Kernel, LayerNorm, Rotary
-from tests.fuzzing import budget, fuzz
 
 LONGEST = 10.0
 """Seconds that a command may take."""
@@ -187,7 +187,7 @@ def test_arrays_of_blocks(examples, tmp_path, saved, capsys):
 
 def small_checkpoint(family):
     pytest.importorskip("torch")
-    from tests.checkpoints import small
+    from checkpoints import small
 
     return small(family)
 
