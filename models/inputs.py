@@ -39,7 +39,9 @@ def forward(fn: Map, base: Tensor) -> tuple[NDArray[np.float64], int]:
             out = fn(base)
     except ArgumentError:
         raise
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a layer may do anything, sys.exit() too
         accepted = f"a map of float64 tensors of shape {tuple(base.shape)}; a module in float64: net.double()"
         raise ArgumentError("fn", f"{type(error).__name__}: {one_line(error)}", accepted) from error
     if not isinstance(out, Tensor) or out.shape != base.shape:

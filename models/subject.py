@@ -219,7 +219,9 @@ def _callable(model: str, tokens: int | None, layers: int) -> Subject:
         d = getattr(thing, "d", None)
     except (ImportError, AttributeError, ValueError) as error:
         raise ArgumentError("model", f"{model!r} ({error})", MODELS) from None
-    except (Exception, SystemExit) as error:  # whatever the module does when it is imported
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever the module does when it is imported
         got = f"{model!r}, which raises {type(error).__name__}: {one_line(error)}"
         raise ArgumentError("model", got, "a module that can be imported") from None
     finally:
