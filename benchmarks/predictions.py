@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from tqdm import tqdm
@@ -23,17 +23,22 @@ from random_blocks import ring_block, rotating_block, two_mode_kernel, vector_bl
 from dispersion import Block
 
 
-def forms(name: str, make: Callable[[int], Block], seeds: Iterable[int], orders: tuple[int, ...]) -> None:
+def forms(name: str, make: Callable[[int], Block], seeds: range, orders: tuple[int, ...]) -> None:
     """The amplitudes of normal forms, with their own estimates of the error."""
-    judged = [judges.judge_forms(make(seed), orders) for seed in tqdm(seeds, name, disable=None)]
+    judged = [judges.judge_forms(make(seed), orders) for seed in tqdm(seeds, f"{name}, forms", disable=None)]
     print(f"\n{name}: amplitude of the leading mode by normal forms", *judges.forms_table(judged), sep="\n")
+    seen = [judges.noise_amplitudes(make(seed)) for seed in tqdm(seeds, f"{name}, noise", disable=None)]
+    best = [judges.best_case(cases) for cases in judged]
+    known = [(case, R) for case, R in zip(best, seen, strict=True) if case is not None]
+    come = sum(any(abs(case.predicted / R - 1) <= case.estimate + 1e-4 for R in ends) for case, ends in known)
+    print(f"{len(known)} of {len(judged)} blocks have a prediction; from noise {come} come to it")
     for seed, cases in zip(seeds, judged, strict=True):
         for case in cases:
             if case.speaks and not case.right:
                 print(f"  seed {seed}: {case}")
 
 
-def regimes(seeds: Iterable[int]) -> None:
+def regimes(seeds: range) -> None:
     """The verdicts on two modes."""
     judged = [judges.judge_regimes(*two_mode_kernel(seed)) for seed in tqdm(seeds, "pairs", disable=None)]
     print("\ntwo modes: regimes", *judges.regimes_table(judged), sep="\n")
@@ -43,7 +48,7 @@ def regimes(seeds: Iterable[int]) -> None:
                 print(f"  seed {seed}, {order}: {verdict}")
 
 
-def states(name: str, make: Callable[[int], Block], seeds: Iterable[int]) -> None:
+def states(name: str, make: Callable[[int], Block], seeds: range) -> None:
     """Exact states and the families that stability balloons know."""
     judged = [judges.judge_states(make(seed)) for seed in tqdm(seeds, name, disable=None)]
     ends, tried, stable = (sum(counts[key] for _, counts in judged) for key in ("ends", "states", "stable"))

@@ -118,6 +118,12 @@ def judge_forms(block: Block, orders: Sequence[int] = ORDERS) -> list[FormCase]:
     return cases
 
 
+def noise_amplitudes(block: Block, seeds: int = 3) -> list[float]:
+    """What `seeds` starts from noise come to: the amplitude of the leading mode, NaN if diverged."""
+    mode = at_rest(block).leading()
+    return observed(block, [mode], ends_of(block, noise(block, seeds), layers(block, 25)))
+
+
 def observed(block: Block, modes: Sequence[Mode], ends: Sequence[Trajectory]) -> list[float]:
     """For each of `ends` the largest |wᴴB_k| of `modes` from there on, relative to rest, of the one frequency that each
     has most of; NaN if diverged.
@@ -403,21 +409,31 @@ def forms_table(judged: Sequence[list[FormCase]]) -> list[str]:
     """Lines of a table of the forms of many blocks: how many speak, their errors, and errors over estimates."""
     heads = f"{'order':>5} {'say':>9} {'right':>7} {'median':>9} {'90 %':>9}"
     lines = [f"{heads} {'error/estimate: 50 %':>22} {'90 %':>7} {'max':>8}"]
-    for order in sorted({case.order for cases in judged for case in cases}):
-        speak = [case for cases in judged for case in cases if case.order == order and case.speaks]
+    rows = {
+        str(order): [case for cases in judged for case in cases if case.order == order]
+        for order in sorted({case.order for cases in judged for case in cases})
+    }
+    rows["best"] = [case for cases in judged if (case := best_case(cases)) is not None]
+    for name, cases in rows.items():
+        speak = [case for case in cases if case.speaks]
         if not speak:
-            lines.append(f"{order:>5} {0:>4} of {len(judged)}")
+            lines.append(f"{name:>5} {0:>3} of {len(judged)}")
             continue
         error = np.array([case.error for case in speak])
-        ratio = error / np.array([max(case.estimate, 1e-300) for case in speak])
+        ratio = error / np.array([case.estimate for case in speak])
         right = sum(case.right for case in speak) / len(speak)
         e50, e90 = np.quantile(error, [0.5, 0.9], method="higher")
         r50, r90 = np.quantile(ratio, [0.5, 0.9], method="higher")
         lines.append(
-            f"{order:>5} {len(speak):>3} of {len(judged):<2} {right:>6.1%} {e50:>9.2%} {e90:>9.2%} "
+            f"{name:>5} {len(speak):>3} of {len(judged):<2} {right:>6.1%} {e50:>9.2g} {e90:>9.2g} "
             f"{r50:>22.2g} {r90:>7.2g} {ratio.max():>8.2g}"
         )
     return lines
+
+
+def best_case(cases: Sequence[FormCase]) -> FormCase | None:
+    """The one of `cases` with the smallest estimate, or None if none speaks."""
+    return min((case for case in cases if case.speaks), key=lambda case: case.estimate, default=None)
 
 
 def regimes_table(judged: Sequence[dict[object, str]]) -> list[str]:
