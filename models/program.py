@@ -98,7 +98,7 @@ class Note:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             found = [info for info in archive.infolist() if info.filename.endswith(f"/{NOTE}")]
             if len(found) != 1 or found[0].compress_type != zipfile.ZIP_STORED:
-                raise ArgumentError("path", f"{len(found)} files {NOTE}", f"one {NOTE}, not compressed")
+                raise ArgumentError(NOTE, f"{len(found)} of them, or a compressed one", "one, not compressed")
             entries = json.loads(archive.read(found[0]))
         names = [field.name for field in fields(cls)]
         if not isinstance(entries, dict) or not set(names[:4]) <= set(entries) <= set(names):
@@ -159,8 +159,8 @@ def save_program(
     note = Note(axes, features, ends, str(first.dtype).removeprefix("torch."))
     # two states: a batch of one would be taken for a constant
     example = torch.zeros(2, note.n, note.d, dtype=first.dtype, device=first.device)
-    note = _with_block(note, module, example)
     try:
+        note = _with_block(note, module, example)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             program = torch.export.export(module, (example,), dynamic_shapes=({0: torch.export.Dim("batch")},))
@@ -218,8 +218,9 @@ def _with_block(note: Note, module: nn.Module, example: Tensor) -> Note:
             packed = base64.b64encode(arrays.read_bytes()).decode() if arrays.exists() else ""
             full = replace(note, toml=file.read_text(encoding="utf-8"), npz=packed)
         x = torch.linspace(-1, 1, example.numel()).to(example).reshape(example.shape)
+        near = torch.finfo(x.dtype).eps ** 0.5
         with torch.no_grad():
-            same = torch.allclose(full.network(example.device)(x), module(x), rtol=1e-4, atol=1e-6)
+            same = torch.allclose(full.network(example.device)(x), module(x), rtol=near, atol=near)
     except ArgumentError:
         same = False
     return full if same else note

@@ -194,6 +194,18 @@ def test_a_module_that_computes_something_else_than_its_block_is_saved_without_i
     assert load_program(tmp_path / "net.pt2", trust=True).d == 2
 
 
+class Failing(Lying):
+    """Says that it is a block, and computes nothing."""
+
+    def forward(self, x):
+        raise OSError("no\nthing")
+
+
+def test_a_module_that_fails_is_one_line(tmp_path):
+    with pytest.raises(ArgumentError, match="module: got OSError: no thing"):
+        save_program(Failing(), tmp_path / "net.pt2")
+
+
 BOMB = base64.b64encode(b"PK\x05\x06" + 18 * b"\0").decode()
 
 
