@@ -174,7 +174,7 @@ def stable_wavenumbers(block: Block, ks: Sequence[int] | None = None) -> tuple[i
         for column in np.flatnonzero(found.unresolved[0]):
             size = np.nanmax(found.amplitude[0, column]) if found.exists[0, column] else SEED
             mode = dispersion_relation(block, state=a).mode(int(found.ks[column]))
-            for phase in (0.0, np.pi):
+            for phase in (0.0,) if odd(block) else (0.0, np.pi):
                 state = _settled(block, a + mode.field(size, phase=phase + TILT), stable)
                 k = 0 if state is None else state.k
                 if isinstance(k, int) and k and (ks is None or k in found.ks):

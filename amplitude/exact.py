@@ -279,8 +279,9 @@ def _first_layer(block: Block, x: Floats) -> tuple[Floats, tuple[Kind, ...]]:
         far = np.abs(block.forward(x) + x).max() < np.abs(block.forward(x) - x).max()
         return drift, ("alternating" if far else "steady",)
     image = block.forward(x)
-    if np.abs(block.forward(image) - x).max() <= CLOSED * np.abs(image - x).max():
-        return drift, ("alternating",)
+    swing = float(np.abs(image - x).max())
+    if swing > 1e-6 * np.abs(x).max() and np.abs(block.forward(image) - x).max() <= CLOSED * swing:
+        return drift, ("alternating", "steady")
     axes = tuple(range(len(shape)))
     before, after = (np.fft.fftn(np.reshape(y, (*shape, -1)), axes=axes) for y in (x, image))
     place = np.unravel_index(grid_index("k", k, shape), shape)

@@ -1,5 +1,7 @@
 """Exact states exist, and no family of them is missed: short rings, odd and even numbers of tokens a period."""
 
+from dataclasses import replace
+
 import exact
 import numpy as np
 import pytest
@@ -144,6 +146,8 @@ class TestFamilies:
         period = n // np.gcd(k, n)
         assert len(states) == (1 if period == 2 else 3 if period % 2 and (sign < 0 or not a2) else 2)
         assert all(state is not None and confirmed(state) for state in states)
+        again = [find_state(block, state.field) for state in states]
+        assert [state.kind for state in again] == [state.kind for state in states]
         held = [state.amplitude(k) for state in states if state.stable]
         assert 1 <= len(held) < max(len(states), 2)
         if period % 2 and not a2:  # x ↦ −x
@@ -164,6 +168,20 @@ class TestFamilies:
         assert found.amplitude[0, 0, 2] == pytest.approx(path.amplitude, rel=1e-10)
         assert found.amplitude[0, 0, 0] == pytest.approx(found.amplitude[0, 0, 1], rel=1e-12)
         assert not found.unresolved.any()
+
+    def test_another_branch_of_the_same_wavenumber(self):
+        """Two modes grow, and 1 ≡ 3·3 (mod 8): the waves from the onset of 3 give way to one that holds more of 1."""
+        logits = [0.83, -1.89, 0.26, -0.84, 3.58, -0.84, 0.26, -1.89]
+        block = directional(logits, -1.0, -0.271, 0.0, 0.111)
+        block = replace(block, heads=[replace(block.heads[0], content=[[1.37]])])
+        found = balloon(block)
+        assert found.unresolved.tolist() == [[False, True]]
+        assert found.stable_wavenumbers(0) == (1,)
+        assert stable_wavenumbers(block) == (1, 3)
+        path = iterate(block, 20_000, exact.cosine(8, 3, 0.1) + 1e-3 * np.sin(np.arange(8) ** 2))
+        assert (path.status, path.wavenumber) == ("settled", 3)
+        assert path.amplitude > 1.2 * found.amplitude[0, 1, :2].max()
+        assert find_state(block, path.state).stable
 
     def test_alone_and_in_batches_they_are_the_same(self):
         kernel = Kernel.gaussian_lobes(9, 1.5, 1.0, 3.0)
