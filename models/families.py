@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from dispersion.errors import ArgumentError
+from dispersion.errors import ArgumentError, shown
 from models.adapters.bert import albert, bert
 from models.adapters.encoder import encoder
 from models.adapters.gpt2 import gpt2
@@ -17,7 +17,8 @@ from models.adapters.rotary import rotary
 from models.adapters.vit import vit
 from models.adapters.weights import read_config, read_tensors
 
-FAMILIES: dict[str, Callable[[Mapping[str, torch.Tensor], Mapping[str, Any]], Network]] = {
+Family = Callable[[Mapping[str, torch.Tensor], Mapping[str, Any]], Network]
+FAMILIES: dict[str, Family] = {
     "bert": bert,
     "albert": albert,
     "gpt2": gpt2,
@@ -38,14 +39,30 @@ def load_network(
     implementation, or a JSON file of them; config.json beside the checkpoint by default.
     An ArgumentError says in one line what does not fit: the family, a missing, spare or misshapen tensor, a setting.
     """
-    if family not in FAMILIES:
-        raise ArgumentError("family", repr(family), ", ".join(FAMILIES))
+    _check("path", path, str | os.PathLike, "the name of a file")
+    _check("config", config, str | os.PathLike | Mapping | None, "settings by name, or the name of a JSON file")
+    make = _family(family)
     settings = config if isinstance(config, Mapping) else read_config(path, config)
-    return FAMILIES[family](read_tensors(path), settings)
+    return make(read_tensors(path), settings)
 
 
 def network_from(tensors: Mapping[str, torch.Tensor], family: str, config: Mapping[str, Any]) -> Network:
     """The network of a `family` with the state dict `tensors` and the settings `config`, as in `load_network`."""
-    if family not in FAMILIES:
-        raise ArgumentError("family", repr(family), ", ".join(FAMILIES))
-    return FAMILIES[family](tensors, config)
+    _check("tensors", tensors, Mapping, "tensors by name")
+    _check("config", config, Mapping, "settings by name")
+    for name, tensor in tensors.items():
+        _check("tensors", name, str, "tensors by name")
+        _check(f"tensors[{name!r}]", tensor, torch.Tensor, "a tensor")
+    return _family(family)(tensors, config)
+
+
+def _family(family: object) -> Family:
+    """What makes a Network of the `family` of this name."""
+    if not isinstance(family, str) or family not in FAMILIES:
+        raise ArgumentError("family", shown(family), ", ".join(FAMILIES))
+    return FAMILIES[family]
+
+
+def _check(argument: str, value: object, kind: Any, accepted: str) -> None:
+    if not isinstance(value, kind):
+        raise ArgumentError(argument, f"{type(value).__name__} {shown(value)}", accepted)

@@ -331,6 +331,25 @@ def test_settings_in_a_folder(encoder, capsys):
 
 
 @pytest.mark.parametrize(
+    ("call", "argument"),
+    [
+        (lambda tensors, config: load_network(None, "encoder"), "path"),
+        (lambda tensors, config: load_network("a.pt", ["encoder"]), "family"),
+        (lambda tensors, config: load_network("a.pt", "encoder", 3), "config"),
+        (lambda tensors, config: network_from([1], "encoder", config), "tensors"),
+        (lambda tensors, config: network_from({3: torch.ones(2)}, "encoder", config), "tensors"),
+        (lambda tensors, config: network_from({NAME: np.ones(2)}, "encoder", config), "tensors"),
+        (lambda tensors, config: network_from(tensors, None, config), "family"),
+        (lambda tensors, config: network_from(tensors, "encoder", [("nhead", 2)]), "config"),
+    ],
+    ids=range(8),
+)
+def test_arguments_from_python(call, argument):
+    with pytest.raises(ArgumentError, match=rf"^{argument}.*: got "):
+        call(*small("encoder"))
+
+
+@pytest.mark.parametrize(
     "state",
     [
         "token:" + "9" * 5000,
