@@ -16,7 +16,7 @@ import tokenwaves
 from dispersion import Block, FeedForward, Head, Kernel, LayerNorm, Rotary
 
 LONGEST = 10.0
-"""Seconds that a command may take."""
+"""Seconds of work that a command may take."""
 NUMBERS = st.integers(-3, 9) | st.sampled_from([2**31, 2**63, 10**400]) | st.floats()
 TEXT = st.text(max_size=4) | st.sampled_from(["float64", "causal", "gelu", "\n", "9" * 30, "a.b", "\x1b["])
 LEAVES = st.none() | st.booleans() | NUMBERS | TEXT
@@ -84,11 +84,11 @@ def members_damaged(draw, content):
 
 def assert_used_or_one_line(capsys, *arguments):
     """`tokenwaves` with these arguments ends well, or says in one line what is wrong, without a warning before it."""
-    start = time.perf_counter()
+    start = time.process_time()
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         status = tokenwaves.main([str(argument) for argument in arguments])
-    took = time.perf_counter() - start
+    took = time.process_time() - start
     printed = capsys.readouterr()
     assert took < LONGEST
     if status == 0:
