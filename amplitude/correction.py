@@ -9,15 +9,17 @@ critical modes, and e^{ihΩ} − J(k) elsewhere, for wavenumber k and harmonic h
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from amplitude.derivative import linearised
 from amplitude.manifold import feature_gauge, variables_of
 from amplitude.problem import Kind
 from amplitude.reduced import Complex, Solution
-from dispersion import dispersion_relation
+from dispersion import Block, dispersion_relation
 
 if TYPE_CHECKING:
     from amplitude.normal_form import NormalForm
@@ -42,8 +44,10 @@ PRECISE = 1e-13
 """max|F(X) − X⁺|, relative to 1 + max|X|, below which no step is needed."""
 PERSISTS = 0.5
 """Relative change of the amplitudes up to which a state counts as the same one."""
-HELD = 0.01
-"""Distance of a multiplier from 1 under which the series may not know which way the lattice pulls a wave."""
+FEW = 200
+"""Most numbers N·d in a state of which all multipliers are computed."""
+WATCHED = 512
+"""Layers along which a change of others is watched."""
 TINY = 1e-20
 """Step of derivatives along the imaginary axis, exact to rounding."""
 
@@ -52,11 +56,12 @@ TINY = 1e-20
 class Correction:
     """The state of a block near one of a form.
 
-    before : (modes,) |w_sᴴB_k| of the state of the form, of what turns with z_s; after : that of the state found.
-    left : (modes,) what about is wanting still. field : (N, d) the state. defect : max|F(X) − X⁺| that is left.
+    block : the map. before : (modes,) |w_sᴴB_k| of the state of the form, of what turns with z_s; after : that of the
+    state found. left : (modes,) what about is wanting still. field : (N, d) the state. defect : max|F(X) − X⁺| left.
     converged : whether Newton's method did. kind : of a state that repeats after one layer or two, else None.
     """
 
+    block: Block
     before: Floats
     after: Floats
     left: Floats
@@ -75,19 +80,46 @@ class Correction:
         """By how much the amplitudes differ, against the largest of those found."""
         return float((np.abs(self.after - self.before) + self.left).max() / self.after.max())
 
+    @property
+    def watched(self) -> bool:
+        """Whether `growth` is measured along layers, to about 1/`WATCHED`, and not from all multipliers."""
+        return self.kind is None or self.field.size > FEW
+
+    def leaves(self, mu: float) -> bool:
+        """Whether the block leaves the state: a change grows, and at more than a tenth of `mu`."""
+        return self.growth - 1 > max(0.1 * mu, 1.5 / WATCHED if self.watched else 1e-4)
+
+    @cached_property
+    def growth(self) -> float:
+        """By what factor the fastest small change of the state grows in a layer: the largest multiplier if there are
+        few numbers that return after one layer or two, else along `WATCHED` layers, of a change chosen at random.
+        """
+        x = self.field
+        if not self.watched:
+            image, slope = linearised(self.block, x)
+            if self.kind == "alternating":
+                slope = linearised(self.block, image)[1] @ slope
+            return float(np.abs(np.linalg.eigvals(slope)).max()) ** (1 if self.kind == "steady" else 0.5)
+        u, logarithm = np.random.default_rng(0).standard_normal(x.shape), 0.0
+        for layer in range(WATCHED):
+            image = self.block.forward(x + 1j * TINY * u)
+            x, u = image.real, image.imag / TINY
+            size = np.linalg.norm(u)
+            u /= size
+            logarithm += np.log(size) if 2 * layer >= WATCHED else 0.0
+        return float(np.exp(2 * logarithm / WATCHED))
+
 
 def corrections(form: NormalForm, solution: Solution, precise: bool = False) -> list[Correction]:
-    """The state of the block near a `solution` of `form`; and the other, where the form cannot tell which of the two
-    families of standing waves is stable, with a crest on a token or between two.
+    """The state of the block near a `solution` of `form`; of standing waves with five tokens a period or more the other
+    family too, with a crest on a token or between two: no order is sure which of them is stable.
 
     precise : down to rounding, and not only as far as an estimate needs.
     """
     first = _Newton(form, solution, solution.z)
     found = [first.run(precise)]
     waves = np.flatnonzero(form.map.complex_modes & solution.active)
-    hold = np.abs(solution.multipliers - 1).min(initial=1.0)
-    blind = hold < HELD or bool(form.map.phases[0][:, waves].any())
-    if len(waves) and first.phases.cycle and blind and found[0].found:
+    if len(waves) and first.phases.cycle and found[0].found and first.period(int(waves[0])) > 4:
         other = _Newton(form, solution, first.other_family(int(waves[0]))).run(precise)
         found += [other] if other.found else []
     return found
@@ -203,15 +235,23 @@ class _Newton:
         change = self.phases.inverse((self.slaved @ parts[..., None])[..., 0])
         return change + np.tensordot(found[:count] * self.units, self.tangents, axes=1).real, found[count:].real
 
+    def period(self, wave: int) -> int:
+        """Tokens until the mode `wave` repeats, along the axis on which that is soonest."""
+        shape = np.array(self.block.shape)
+        return int((shape // np.gcd(shape, np.atleast_1d(self.form.modes[wave].k))).min())
+
+    def _wavenumbers(self) -> Floats:
+        """(modes, D) q of each mode."""
+        return 2 * np.pi * np.array([np.atleast_1d(mode.k) for mode in self.form.modes]) / np.array(self.block.shape)
+
     def other_family(self, wave: int) -> Complex:
         """(modes,) the amplitudes shifted by half a token, or by a quarter where half a token only changes the sign: of
         odd maps on an odd number of tokens a period of the mode `wave`.
         """
-        form, x, shape = self.form, self.start[0], np.array(self.block.shape)
-        k = np.array([np.atleast_1d(mode.k) for mode in form.modes])
-        even = int((shape // np.gcd(shape, k[wave])).min()) % 2 == 0 or form.state.any()
+        form, x = self.form, self.start[0]
+        even = self.period(wave) % 2 == 0 or form.state.any()
         half = even or np.abs(self.block.forward(-x) + self.block.forward(x)).max() > 1e-12
-        shifted: Complex = self.z * np.exp(-1j * (0.5 if half else 0.25) * (2 * np.pi * k / shape).sum(axis=1))
+        shifted: Complex = self.z * np.exp(-1j * (0.5 if half else 0.25) * self._wavenumbers().sum(axis=1))
         return shifted
 
     def run(self, precise: bool) -> Correction:
@@ -252,4 +292,4 @@ class _Newton:
             if exact or (settled and (not precise or most > LITTLE * last)):
                 break
         kinds: dict[int, Kind] = {1: "steady", 2: "alternating"}
-        return Correction(before, after, left, x[0], float(most), settled, kinds.get(phases.cycle))
+        return Correction(self.block, before, after, left, x[0], float(most), settled, kinds.get(phases.cycle))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from amplitude.correction import PERSISTS, corrections
+from amplitude.correction import PERSISTS, Correction, corrections
 from amplitude.manifold import feature_gauge, place_of, solve, variables_of, with_mirror_images
 from amplitude.nodes import Grading
 from amplitude.reduced import ReducedMap, Solution
@@ -197,17 +197,28 @@ class NormalForm(Noun):
         """Bound on the relative error of `amplitude`, against the largest of the amplitudes: one and a quarter of its
         distance from the exact state, by a few steps of Newton's method on the block (`amplitude.correction`).
 
-        Where the order is too low to know which family of standing waves is stable it covers both. 0 without a growing
-        mode or stable state; NaN where the form has no stable state, or the block none within half its size.
+        It covers both families of standing waves where the block leaves neither quickly. 0 without a growing mode or
+        stable state; NaN where the form has no stable state, the block none within half its size, or one that it
+        leaves, to modes that the form does not know.
         """
         solution = self.solution
         if solution is None:
             return float("nan") if self.growing else 0.0
-        near = corrections(self, solution)
-        if not near[0].found:
+        near = [correction for correction in self._near if correction.found and not correction.leaves(self._mu)]
+        if not near:
             return float("nan")
         gap = max(float(np.abs(solution.multipliers - 1).min(initial=1.0)), 1e-6)
         return SAFETY * max(correction.change for correction in near) + ROUNDING / gap
+
+    @cached_property
+    def _near(self) -> list[Correction]:
+        """The states of the block near `solution`."""
+        return [] if self.solution is None else corrections(self, self.solution)
+
+    @property
+    def _mu(self) -> float:
+        """The largest |μ| of the modes."""
+        return max(abs(abs(mode.multiplier) - 1) for mode in self.modes)
 
     @cached_property
     def neighbours(self) -> tuple[tuple[Wavenumber, complex], ...]:
@@ -236,8 +247,11 @@ class NormalForm(Noun):
                 found.append(f"other modes {what}: {names}{more}")
         if self.solution is None and self.growing:
             found.append(f"no stable state at order {self.order}")
-        elif np.isnan(self.error):
+        elif self.solution is not None and not self._near[0].found:
             found.append(f"the block has no state within half the size of the one at order {self.order}")
+        elif self.solution is not None and np.isnan(self.error):
+            growth = min(correction.growth for correction in self._near)
+            found.append(f"the block leaves this state: small changes grow by a factor of {growth:.4f} a layer")
         return tuple(found)
 
     def potential(self, R: ArrayLike) -> NDArray[np.float64]:
@@ -274,8 +288,7 @@ class NormalForm(Noun):
         """max|F(X) − X⁺| of a `solution`, against its size and how fast the slowest growth makes up for it."""
         ahead = self.field_at(solution.z * np.exp(1j * solution.turning))
         rest = (self.block.forward(self.field(solution)) - ahead) @ feature_gauge(self.block)
-        mu = max(abs(abs(mode.multiplier) - 1) for mode in self.modes)
-        return float(np.abs(rest).max() / (2 * mu * np.abs(solution.z).max()))
+        return float(np.abs(rest).max() / (2 * self._mu * np.abs(solution.z).max()))
 
 
 def normal_form(

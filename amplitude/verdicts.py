@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from amplitude.correction import HELD, Correction, corrections
+from amplitude.correction import Correction, corrections
 from amplitude.exact import ExactState
 from amplitude.manifold import place_of
 from amplitude.problem import Kind
@@ -23,6 +23,8 @@ MARGIN = 0.02
 """Growth, in parts of the largest μ, that iteration hardly shows."""
 SLOW = 1e-4
 """Growth per layer that thousands of layers hardly show."""
+HELD = 0.01
+"""Distance of a multiplier from 1 up to which the lattice may pull the phase of a wave."""
 DENSE = 1000
 """Most numbers N·d in a state of which all multipliers are computed."""
 

@@ -24,14 +24,14 @@ def map_of_figure_3b(size):
     modes = [dispersion_relation(block).leading() for block in blocks]
     kept = [number for number, mode in enumerate(modes) if abs(mode.multiplier) > 1.001]
     blocks, modes = [blocks[n] for n in kept], [modes[n] for n in kept]
-    return blocks, modes, balloon(blocks, ks=[4]).amplitude[:, 0]
+    return blocks, modes, balloon(blocks, ks=[4]).amplitude[:, 0, :2]
 
 
 def test_a_form_far_from_onset_knows_how_wrong_it_is():
     """Where the next orders agree among themselves and not with the block: order 7 is wrong by 4.9e-3."""
     block = lobes(0.83636, 2.40909)
     form = normal_form(block, dispersion_relation(block).mode(4), 7)
-    true = np.abs(form.amplitude / balloon(block, ks=[4]).amplitude[0, 0] - 1)
+    true = np.abs(form.amplitude / balloon(block, ks=[4]).amplitude[0, 0, :2] - 1)
     assert true.max() > 3e-3
     assert true.max() < form.error < 3 * true.max()
 
@@ -43,10 +43,9 @@ def check_map(size, orders):
         form = normal_form(block, mode, max(orders))
         for order in orders:
             lower = form.truncated(order)
-            if lower.solution is None:
+            if not np.isfinite(lower.error):
                 assert lower.caveats
                 continue
-            assert np.isfinite(lower.error)
             ratios.append(np.abs(lower.amplitude / families - 1).min() / lower.error)
         chosen = best_form(block, mode, orders)
         best.append(np.abs(chosen.amplitude / families - 1).max())
@@ -106,9 +105,9 @@ def vector_block(seed):
     return made(high)
 
 
-def settled(form):
+def settled(form, depth=12000):
     """|w_sᴴB_k| of the part that turns with the mode, after iteration from the field of `form`; None if it left it."""
-    path = iterate(form.block, 12000, form.field(), tolerance=1e-13)
+    path = iterate(form.block, depth, form.field(), tolerance=1e-13)
     if path.status == "diverged":
         return None
     path = iterate(form.block, 1023, path.state, tolerance=None, every=1)
@@ -182,7 +181,7 @@ def test_a_wave_that_travels():
     kernel = Kernel.skewed_lobe(32, separation=4, width_below=0.7, width_above=2.0, strength=1.0)
     block = Block([Head(kernel, -1.3, 1.5)], FeedForward.scalar("tanh", -0.1))
     mode = dispersion_relation(block).leading()
-    seen = settled(normal_form(block, mode, 5))
+    seen = settled(normal_form(block, mode, 5), 2000)
     for order in (3, 5):
         form = normal_form(block, mode, order)
         assert abs(form.amplitude / seen[0] - 1) < form.error < 3 * abs(form.amplitude / seen[0] - 1) + 1e-6
