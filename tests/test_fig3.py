@@ -34,6 +34,19 @@ class TestClaims:
         ("node", "variable", "wrong", "lost"),
         [
             ("amplitude", "amplitude_theory", lambda x: 1.05 * x, {"fig3.amplitude.near_onset.cubic"}),
+            ("beyond/amplitude", "bound", lambda x: 0.5 * x, {"fig3.amplitude.bound"}),
+            (
+                "beyond/amplitude",
+                "bound",
+                lambda x: x.where(x.order != 3, 0),
+                {"fig3.amplitude.bound", "fig3.amplitude.near_onset.best", "fig3.amplitude.unstable_region.best"},
+            ),
+            (
+                "beyond/amplitude",
+                "amplitude_order",
+                lambda x: x.where(x.order != 7, 1.05 * x),
+                {f"fig3.amplitude.{part}" for part in ("near_onset.order7", "unstable_region.order7", "bound")},
+            ),
             ("beyond/amplitude", "simulated", lambda x: (1 + 2e-6) * x, {"fig3.amplitude.exact"}),
             ("beyond/amplitude", "modulus", lambda x: 0 * x, {"fig3.amplitude.exact", "fig3.amplitude.exact.unstable"}),
             ("beyond/amplitude", "phase", lambda x: 0 * x, {"fig3.amplitude.exact.unstable"}),

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 from numpy.random import SeedSequence
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from amplitude import balloon, normal_form
 from dispersion import Block, dispersion_relation
@@ -38,6 +39,7 @@ def amplitude_beyond(b: xr.Dataset, every: int, progress: bool = False) -> xr.Da
     """Amplitudes of normal forms of the ORDERS, and of the two exact families with their stability, at the unstable
     points of every `every`-th row and column of b; `simulated`, from a start on each family, judges the latter.
 
+    `bound` is the error that each form knows of itself, relative: the best form is the one where it is the smallest.
     `exact`, `modulus`, `simulated` and `phase` are over (family): the amplitude and the largest multiplier of the exact
     pattern; and the amplitude and the distance of arg B from ψ, in radians, that a start on the family has come to.
     """
@@ -47,8 +49,10 @@ def amplitude_beyond(b: xr.Dataset, every: int, progress: bool = False) -> xr.Da
     found = balloon(blocks, ks=[K], progress=progress)
     exact, modulus = found.amplitude[:, 0, : len(FAMILIES)], found.modulus[:, 0, : len(FAMILIES)]
     reached = [_from_family(blocks, exact[:, i], psi, progress) for i, psi in enumerate(FAMILIES)]
+    by_order, bound = _by_order(blocks, progress)
     columns: dict[str, tuple[str, NDArray[np.float64]]] = {
-        "amplitude_order": ("order", _by_order(blocks)),
+        "amplitude_order": ("order", by_order),
+        "bound": ("order", bound),
         "exact": ("family", exact),
         "modulus": ("family", modulus),
         "simulated": ("family", np.stack([R for R, _ in reached], axis=1)),
@@ -62,10 +66,15 @@ def amplitude_beyond(b: xr.Dataset, every: int, progress: bool = False) -> xr.Da
     return out
 
 
-def _by_order(blocks: list[Block]) -> NDArray[np.float64]:
-    """(blocks, orders) the amplitude of the leading mode by normal forms of the ORDERS."""
-    forms = [normal_form(block, dispersion_relation(block).leading(), max(ORDERS)) for block in blocks]
-    return np.array([[form.truncated(order).amplitude for order in ORDERS] for form in forms])
+def _by_order(blocks: list[Block], progress: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(blocks, orders) the amplitude of the leading mode by normal forms of the ORDERS, and the bound on its error."""
+    found = np.empty((2, len(blocks), len(ORDERS)))
+    for row, block in enumerate(tqdm(blocks, "normal forms", leave=False, disable=None if progress else True)):
+        form = normal_form(block, dispersion_relation(block).leading(), max(ORDERS))
+        for column, order in enumerate(ORDERS):
+            cut = form.truncated(order)
+            found[:, row, column] = cut.amplitude, cut.error
+    return found[0], found[1]
 
 
 def _from_family(

@@ -17,7 +17,7 @@ from figures.diagram.drawing import (
     draw_wavenumber,
     mark_misses,
 )
-from figures.fig3.assessment import STABLE
+from figures.fig3.assessment import STABLE, best_of, errors
 from figures.style import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, panel_label
 
 MARKERS = {
@@ -78,14 +78,11 @@ def _draw_errors(data: xr.Dataset, ax: Axes) -> None:
     """Relative errors of normal forms against the exact pattern of the stable family, and of that pattern against
     simulations, over the distance to onset: medians, and 10 to 90 %."""
     mu = data.critical_modulus.values.ravel() - 1
-    stable = data.modulus <= 1 + STABLE
-    exact = data.exact.where(stable).max("family")
-    series = {
-        f"order {int(order)}": abs(data.amplitude_order.sel(order=order) / exact - 1).values.ravel()
-        for order in data.order.values
-    }
+    error, stable = errors(data), data.modulus <= 1 + STABLE
+    series = {f"order {int(order)}": error.sel(order=order).values.ravel() for order in data.order.values}
+    series["best"] = best_of(data, error)[0].values.ravel()
     series["exact"] = abs(data.simulated / data.exact - 1).where(stable).max("family").values.ravel()
-    colours = (BLUE, SKY, GREEN, ORANGE, VERMILION, PURPLE)
+    colours = (BLUE, SKY, GREEN, ORANGE, VERMILION, "black", PURPLE)
     edges = np.geomspace(1e-3, mu.max() * 1.001, 15)
     for (label, values), colour in zip(series.items(), colours, strict=True):
         rows = []
@@ -95,7 +92,7 @@ def _draw_errors(data: xr.Dataset, ax: Axes) -> None:
                 rows.append((np.sqrt(low * high), *np.maximum(np.quantile(part, (0.1, 0.5, 0.9)), 1e-16)))
         middle, tenth, median, most = np.transpose(rows)
         ax.fill_between(middle, tenth, most, color=colour, alpha=0.18, linewidth=0)
-        ax.plot(middle, median, color=colour, linewidth=1.2, label=label)
+        ax.plot(middle, median, ":" if label == "best" else "-", color=colour, linewidth=1.2, label=label)
     ax.set(
         xscale="log", yscale="log", xlabel=r"distance to onset $\mu$", ylabel="relative error of $R$", ylim=(1e-16, 30)
     )
