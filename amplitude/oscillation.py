@@ -22,6 +22,8 @@ from dispersion.noun import Noun, cached_property
 
 TRUNCATED = 1e-6
 """A multiplier counts as unstable if |Λ| exceeds 1 by more than this, which truncation in θ may cause."""
+RESOLVED = 1e-2
+"""Part of its swing by which the map may leave an invariant circle between two samples."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +103,7 @@ def find_oscillation(block: Block, start: ArrayLike, phase_advance: float, toler
     start : (M, N, d) guess of X at θ = 2πm/M, M odd and at least 3, such as `standing_start`; the reflections and
         translations that all M fields share are kept. phase_advance : guess of Ω, radians per layer.
     tolerance : largest |F(X(θ)) − X(θ + Ω)| accepted at the samples, relative to 1 + max|X|.
-    An ArgumentError says if Newton's method fails or the circle shrinks to a point.
+    An ArgumentError says if Newton's method fails, if the circle shrinks to a point, or if F leaves it between samples.
     """
     if not isinstance(block, Block):
         raise ArgumentError("block", type(block).__name__, "a Block")
@@ -139,7 +141,11 @@ def find_oscillation(block: Block, start: ArrayLike, phase_advance: float, toler
         raise ArgumentError("start", got, "a guess from which an invariant circle is reached")
     if np.ptp(fields, axis=0).max() <= 1e-3 * swing:
         raise ArgumentError("start", "a guess that falls back to one state", "a guess nearer to an oscillation")
-    return Oscillation(block, frozen(fields), float(u[-1]), residual)
+    circle = Oscillation(block, frozen(fields), float(u[-1]), residual)
+    if circle.defect > RESOLVED * np.ptp(fields, axis=0).max():
+        got = f"{count} fields, between which F(X(θ)) and X(θ + Ω) differ by {circle.defect:.2g}"
+        raise ArgumentError("start", got, "more fields, until they agree")
+    return circle
 
 
 def standing_start(

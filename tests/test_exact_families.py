@@ -6,10 +6,18 @@ import exact
 import numpy as np
 import pytest
 
-from amplitude import ExactState, balloon, find_state, period_four, stable_wavenumbers
+from amplitude import (
+    ExactState,
+    balloon,
+    find_oscillation,
+    find_state,
+    period_four,
+    stable_wavenumbers,
+    standing_start,
+)
 from amplitude.balloon import patterns
 from amplitude.symmetry import shift_matrix
-from dispersion import Activation, ArgumentError, Block, FeedForward, Head, Kernel
+from dispersion import Activation, ArgumentError, Block, FeedForward, Head, Kernel, dispersion_relation
 from simulate import iterate
 
 BREATHING = [
@@ -174,10 +182,10 @@ class TestFamilies:
         logits = [0.83, -1.89, 0.26, -0.84, 3.58, -0.84, 0.26, -1.89]
         block = directional(logits, -1.0, -0.271, 0.0, 0.111)
         block = replace(block, heads=[replace(block.heads[0], content=[[1.37]])])
-        found = balloon(block)
-        assert found.unresolved.tolist() == [[False, True]]
-        assert found.stable_wavenumbers(0) == (1,)
-        assert stable_wavenumbers(block) == (1, 3)
+        found = balloon(block, [3])
+        assert found.unresolved.tolist() == [[True]]
+        assert found.stable_wavenumbers(0) == ()
+        assert stable_wavenumbers(block, [3]) == (3,)
         path = iterate(block, 20_000, exact.cosine(8, 3, 0.1) + 1e-3 * np.sin(np.arange(8) ** 2))
         assert (path.status, path.wavenumber) == ("settled", 3)
         assert path.amplitude > 1.2 * found.amplitude[0, 1, :2].max()
@@ -191,3 +199,14 @@ class TestFamilies:
             states = patterns(block, 3)
             np.testing.assert_allclose(found.amplitude[place, 0], [s.amplitude(3) for s in states], rtol=1e-11)
             np.testing.assert_allclose(found.modulus[place, 0], [abs(s.multipliers[0]) for s in states], atol=1e-9)
+
+
+def test_a_circle_of_too_few_samples_is_none():
+    turn = np.array([[-0.140, -0.389], [0.471, -0.116]])
+    heads = [Head(Kernel.gaussian_lobes(39, 4.96, 0.91, 3.92), turn, [[-0.852, -1.11], [-1.948, 1.734]])]
+    block = Block(heads, FeedForward(np.eye(2), -0.1115 * np.eye(2), "tanh"))
+    mode = dispersion_relation(block).leading()
+    with pytest.raises(ArgumentError, match="more fields"):
+        find_oscillation(block, standing_start(mode, 0.2, samples=5), mode.phase)
+    circle = find_oscillation(block, standing_start(mode, 0.2, samples=17), mode.phase)
+    assert circle.defect < 1e-3
