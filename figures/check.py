@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dispersion import ArgumentError
-from figures.modes import PICTURES, aligned, finite, wave_name
+from figures.modes import PICTURES, aligned, as_title, finite, wave_name
 
 if TYPE_CHECKING:
     from models.check import Check
@@ -62,7 +62,7 @@ def run(
     if plot is not None:
         from figures.check_plot import save_picture
 
-        found["plot"] = str(save_picture(checked, Path(plot), f"{Path(model).name}, {asked.kind}"))
+        found["plot"] = str(save_picture(checked, Path(plot), f"{as_title(Path(model).name)}, {asked.kind}"))
     print(json.dumps(finite(found), indent=2, allow_nan=False) if as_json else text(found))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispersion import ArgumentError, Block, Dispersion, Mode, dispersion_relation, fixed_points
+from dispersion.errors import shown
 from dispersion.stored import read_numbers
 from figures.streams import encodable
 
@@ -57,7 +58,7 @@ def run(
     if plot is not None:
         from figures.modes_plot import save_picture
 
-        found["plot"] = str(save_picture(relation, modes[0], Path(plot), Path(path).stem))
+        found["plot"] = str(save_picture(relation, modes[0], Path(plot), as_title(Path(path).stem)))
     print(json.dumps(finite(found), indent=2, allow_nan=False) if as_json else text(found))
 
 
@@ -98,6 +99,12 @@ def text(found: dict[str, Any]) -> str:
         rows = [(_numbers(point["state"]), abs(complex(*point["multipliers"][0])), point["stable"]) for point in points]
         lines += aligned([(a, f"{size:.6f}", "stable" if stable else "unstable") for a, size, stable in rows])
     return "\n".join([*lines, *(["", f"wrote {found['plot']}"] if "plot" in found else [])])
+
+
+def as_title(name: str) -> str:
+    """The `name` of a file as text of a picture, where a dollar would begin mathematics; cut if long."""
+    text = shown(name, str)
+    return (text if len(text) <= 40 else f"{text[:20]}…{text[-15:]}").replace("$", r"\$")
 
 
 def _state(given: str | None) -> NDArray | None:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -303,3 +304,12 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert done.stderr == ""
     assert done.stdout.strip() in {"0", "1"}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["a$\\frac$", "\udcff", "x" * 200])
+def test_a_picture_of_a_file_with_any_name(name, tmp_path, capsys):
+    path = tmp_path / f"{name}.toml"
+    shutil.copy(ROTATING, path)
+    assert tokenwaves.main(["dispersion", str(path), "--plot", str(tmp_path / "a.pdf")]) == 0
+    assert capsys.readouterr().err == ""
