@@ -176,8 +176,8 @@ ALONE, TOGETHER = 0.1, 0.5
 
 
 def judge_regimes(block: Block, first: int, second: int, orders: Sequence[int] = ORDERS) -> dict[object, str]:
-    """For 'closed' and each order the verdict on two modes of a scalar `block`: 'right', 'wrong: …', 'nothing' if
-    undecided or excluded, or 'open' if iteration has not decided.
+    """For the closed form and each order the verdict on two modes of a scalar `block`: 'right', 'wrong: …', 'nothing'
+    if undecided or excluded, or 'open' if iteration has not decided.
     """
     relation = dispersion_relation(block)
     top = normal_form(block, [relation.mode(first), relation.mode(second)], max(orders))
@@ -222,13 +222,16 @@ def two_mode_ends(block: Block, first: int, second: int) -> list[str]:
         running = [p for p, name in enumerate(names) if name == "open"]
         if not running:
             break
-        for p, end in zip(running, ends_of(block, states[running], chunk), strict=True):
-            states[p] = end.state
-            moduli = np.abs(np.fft.rfft(end.state[:, 0])) / n
+        ends = ends_of(block, states[running], chunk)
+        paths = iterate_many(block, np.array([end.state for end in ends]), 128, tolerance=None, every=1)
+        for p, end, path in zip(running, ends, paths, strict=True):
+            states[p] = path.state
+            # means over layers, for what travels over few tokens breathes
+            moduli = np.abs(np.fft.rfft(path.states[:, :, 0], axis=1)).mean(axis=0) / n
             # at rest, and what is small does not grow
             small = np.maximum(moduli, 1e-9 * moduli[1:].max())
-            still = np.abs(moduli - before[p]).max() <= 1e-5 * moduli.max() and (small <= 1.02 * before[p] + 1e-9).all()
-            if end.status == "diverged":
+            still = np.abs(moduli - before[p]).max() <= 1e-4 * moduli.max() and (small <= 1.02 * before[p] + 1e-9).all()
+            if "diverged" in (end.status, path.status):
                 names[p] = "diverged"
             elif still or moduli[1:].max() < 1e-9:
                 names[p] = _named(moduli, first, second)
