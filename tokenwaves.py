@@ -147,7 +147,7 @@ def _parser() -> argparse.ArgumentParser:
     from figures.arguments import Parser, Version
     from figures.diagram.command import add_phase_diagram
 
-    parser = Parser(
+    parser: argparse.ArgumentParser = Parser(
         prog="tokenwaves",
         description="Pattern formation in Transformers: theory, simulation and figures.",
         epilog="example: tokenwaves dispersion examples/travelling.toml --plot travelling.pdf",

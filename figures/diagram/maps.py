@@ -84,8 +84,8 @@ def with_theory(
     dims = tuple(grid)
     variables = {name: ((*dims, *tail), values, _attributes(name)) for name, values in columns.items()}
     coords = {name: (name, values, {"long_name": name, "units": "1"}) for name, values in grid.items()}
-    excluded = (dims, excluded.astype(str), _attributes("excluded"))
-    theory = xr.Dataset(variables | {"excluded": excluded}, coords=coords)
+    reasons = (dims, excluded.astype(str), _attributes("excluded"))
+    theory = xr.Dataset(variables | {"excluded": reasons}, coords=coords)
     run = with_critical_modes(run, make, grid, moved).assign_coords(coords)
     return run.merge(theory)
 
