@@ -82,7 +82,7 @@ class Balloon(Noun):
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw wavenumbers over the parameter, stable ones filled and unstable ones hollow; returns the axes.
 
-        ax : axes, the current ones by default.
+        ax : axes, those of a new figure by default.
         """
         from amplitude.branch_plot import plot_balloon
 

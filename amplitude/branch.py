@@ -74,7 +74,7 @@ class Branch(Noun):
     ) -> Axes:
         """Draw R against p, stable parts solid, unstable ones dashed, bifurcations marked and named; returns the axes.
 
-        ax : axes, the current ones by default; k : wavenumber of R, by default the dominant one of the last state;
+        ax : axes, those of a new figure by default; k : wavenumber of R, by default the dominant one of the last state;
         color, label : of the lines.
         """
         from amplitude.branch_plot import plot_branch

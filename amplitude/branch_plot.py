@@ -9,6 +9,7 @@ import numpy as np
 
 from amplitude.detection import BRANCH_POINT, FLIP, FOLD, NEIMARK_SACKER
 from dispersion.grid import Wavenumber
+from dispersion.plot import axes_for
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,12 +35,10 @@ def plot_branch(
 ) -> Axes:
     """R against the parameter of `branch`: stable solid, unstable dashed, bifurcations marked; returns the axes.
 
-    ax : axes, the current ones by default; k : wavenumber of R, by default the dominant one of the last state;
+    ax : axes, those of a new figure by default; k : wavenumber of R, by default the dominant one of the last state;
     color, label : of the lines. Kinds of bifurcation that the axes do not name yet are added to their legend.
     """
-    import matplotlib.pyplot as plt
-
-    ax = plt.gca() if ax is None else ax
+    ax = axes_for(ax)
     k = branch.states[-1].k if k is None else k
     places = np.concatenate([np.arange(len(branch)), [event.place for event in branch.bifurcations]])
     p = np.concatenate([branch.values, [event.value for event in branch.bifurcations]])
@@ -82,11 +81,9 @@ def _pieces(branch: Branch, places: np.ndarray) -> list[bool]:
 def plot_balloon(balloon: Balloon, ax: Axes | None = None) -> Axes:
     """Wavenumbers against the parameter of `balloon`: stable patterns filled, unstable ones hollow; returns the axes.
 
-    ax : axes, the current ones by default.
+    ax : axes, those of a new figure by default.
     """
-    import matplotlib.pyplot as plt
-
-    ax = plt.gca() if ax is None else ax
+    ax = axes_for(ax)
     point, place = np.nonzero(balloon.exists & ~balloon.stable)
     ax.plot(balloon.values[point], balloon.ks[place], "o", color="0.6", markersize=3, markerfacecolor="white",
             label="unstable")  # fmt: skip

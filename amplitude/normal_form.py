@@ -24,6 +24,7 @@ from dispersion import ArgumentError, Block, Dispersion, ExclusionError, Mode, d
 from dispersion.errors import whole_number
 from dispersion.grid import Wavenumber, conjugate_pairs, wavenumber
 from dispersion.noun import Noun, cached_property
+from dispersion.plot import axes_for
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -264,11 +265,9 @@ class NormalForm(Noun):
 
     def plot_potential(self, ax: Axes | None = None) -> Axes:
         """Draw V(R) of a single mode, its minima as filled dots and its maxima as open ones; `ax`: the axes, by
-        default the current ones; returns them.
+        default those of a new figure; returns them.
         """
-        import matplotlib.pyplot as plt
-
-        ax = plt.gca() if ax is None else ax
+        ax = axes_for(ax)
         unit = np.exp(-1j * np.angle(self.modes[0].multiplier))
         places = {0.0: abs(self.modes[0].multiplier) < 1}
         for solution in self.solutions:

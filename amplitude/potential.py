@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dispersion.plot import axes_for
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -40,11 +42,9 @@ def plot_potential(
     """Draw a potential over signed amplitudes, its minima as filled dots and its maxima as open ones.
 
     V : the potential; stationary : its stationary R ≥ 0 and whether each is a minimum; ax : the axes, by default the
-    current ones. Returns the axes.
+    those of a new figure. Returns the axes.
     """
-    import matplotlib.pyplot as plt
-
-    ax = plt.gca() if ax is None else ax
+    ax = axes_for(ax)
     R = np.linspace(-1.6, 1.6, 401) * (max(stationary) or 1.0)
     (line,) = ax.plot(R, V(R))
     for place, minimum in stationary.items():

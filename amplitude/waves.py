@@ -91,7 +91,7 @@ class Wave(Noun):
         return one_mode_potential(R, self.mu, self.beta.real)
 
     def plot_potential(self, ax: Axes | None = None) -> Axes:
-        """Draw V(R) with its extrema marked; `ax`: the axes, by default the current ones; returns them."""
+        """Draw V(R) with its extrema marked; `ax`: the axes, by default those of a new figure; returns them."""
         stationary = {0.0: self.mu < 0}
         if self.amplitude > 0:
             stationary[self.amplitude] = self.stable

@@ -12,6 +12,7 @@ from dispersion.errors import ArgumentError, choice, frozen, real_array, whole_n
 from dispersion.kernel import symbol_at
 from dispersion.mode import DEFECTIVE
 from dispersion.noun import Noun, cached_property
+from dispersion.plot import axes_for
 from dispersion.relation import Dispersion
 from dispersion.tracking import DEGENERATE, HALVINGS, follow, point, separation
 
@@ -114,16 +115,14 @@ class Branches(Noun):
     def plot(self, ax: Axes | None = None, quantity: str = "growth") -> Axes:
         """Draw the branches against q, or along the path on a torus; returns the axes.
 
-        ax : the axes, by default the current ones. quantity : 'growth' for |Λ| or 'phase' for arg Λ.
+        ax : the axes, by default those of a new figure. quantity : 'growth' for |Λ| or 'phase' for arg Λ.
         """
-        import matplotlib.pyplot as plt
-
         drawn = {
             "growth": (np.abs(self.multipliers), 1.0, r"growth $|\Lambda|$"),
             "phase": (self.phases, 0.0, r"phase $\omega$ (rad/layer)"),
         }
         choice("quantity", quantity, drawn)
-        ax = plt.gca() if ax is None else ax
+        ax = axes_for(ax)
         values, level, label = drawn[quantity]
         steps = np.linalg.norm(np.diff(self._vectors(), axis=0), axis=-1)
         ring = self.q.ndim == 1

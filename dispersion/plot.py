@@ -15,11 +15,16 @@ if TYPE_CHECKING:
     from dispersion.relation import Spectrum
 
 
-def plot_spectrum(relation: Spectrum, ax: Axes | None = None) -> Axes:
-    """ρ(J(q)) of `relation`: a curve over k on a ring, a map over (k_1, k_2) on a torus."""
+def axes_for(ax: Axes | None) -> Axes:
+    """`ax`, or if None those of a new pyplot figure, so that two drawings never meet on the same axes."""
     import matplotlib.pyplot as plt
 
-    ax = plt.gca() if ax is None else ax
+    return plt.subplots()[1] if ax is None else ax
+
+
+def plot_spectrum(relation: Spectrum, ax: Axes | None = None) -> Axes:
+    """ρ(J(q)) of `relation`: a curve over k on a ring, a map over (k_1, k_2) on a torus."""
+    ax = axes_for(ax)
     if len(relation.shape) > 2:
         raise ArgumentError("relation", f"a torus of {len(relation.shape)} axes", "a ring or a torus of two axes")
     return _curve(relation, ax) if len(relation.shape) == 1 else _map(relation, ax)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dispersion.grid import conjugate_pairs, grid_wavenumbers
 from figures.modes_plot import option_picture
-from figures.style import BLUE, DIVERGING, TWO_COLUMNS, VERMILION, centred, panel_label, style
+from figures.style import BLUE, DIVERGING, TWO_COLUMNS, VERMILION, centred, panel_label, style, verbatim
 
 if TYPE_CHECKING:
     from models.check import Check
@@ -31,7 +31,7 @@ def draw(checked: Check, title: str) -> Figure:
     left, right = figure.subplots(1, 2)
     draw_layers(checked, left)
     draw_growth(checked, right)
-    left.set_title(title, loc="left")
+    left.set_title(verbatim(title), loc="left")
     panel_label(left, "a")
     panel_label(right, "b")
     return figure
@@ -47,11 +47,13 @@ def draw_layers(checked: Check, ax: Axes) -> None:
     x, label = half, "wavenumber $k$"
     if len(predicted.shape) > 1:
         rows, x, label = rows[:, _by_length(predicted.shape, half)], np.arange(len(half)), "wavenumbers by $|q|$"
-    depth = np.arange(1, len(rows) + 1)
     rates = np.log(np.maximum(rows, 1e-300))
     # a few strongly damped waves must not bleach the rest
     span = float(np.abs(rates).clip(max=np.log(10)).max()) or 1.0
-    image = ax.pcolormesh(x, depth, rates, cmap=DIVERGING, norm=centred(rates, 0.0, span), rasterized=True)
+    edges = np.append(x, x[-1] + 1) - 0.5, np.arange(len(rows) + 1) + 0.5
+    image = ax.pcolormesh(
+        *edges, rates, cmap=DIVERGING, norm=centred(rates, 0.0, span), shading="flat", rasterized=True
+    )
     ax.figure.colorbar(image, ax=ax, label=r"$\log\,\rho(J_l(q))$")
     ax.set(xlabel=label, ylabel="layer $l$")
     for axis in (ax.xaxis, ax.yaxis):

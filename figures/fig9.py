@@ -105,7 +105,7 @@ def draw(data: xr.DataTree, axes: dict[str, Axes]) -> None:
     """Draw growth against ρ(J_0)^L and the relative error against |k|; each dot is a wavenumber."""
     tree = data.to_dataset()
     distance = tree["distance"].values
-    limits = FLOOR / 2, 8 * max(ERROR, float(tree["mismatch"].max()))
+    limits = FLOOR / 2, max(32 * ERROR, 8 * float(tree["mismatch"].max()))
     for upper, lower, name in zip("abc", "def", NETWORKS, strict=True):
         first, growth, error, mismatch = (tree[key].sel(name=name).values for key in VARIABLES)
         ax = axes[upper]

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from dispersion import ArgumentError, Dispersion, Mode
 from dispersion.toml_reader import reason
-from figures.style import BLUE, DIVERGING, GREY, ONE_COLUMN, VERMILION, centred, style, write_picture
+from figures.style import BLUE, DIVERGING, GREY, ONE_COLUMN, VERMILION, centred, style, verbatim, write_picture
 
 
 def save_picture(relation: Dispersion, leading: Mode, path: Path, title: str) -> Path:
@@ -39,7 +39,7 @@ def draw(relation: Dispersion, leading: Mode, title: str) -> Figure:
     ring = len(relation.shape) == 1
     figure = Figure(figsize=(ONE_COLUMN, 3.5 if ring else 2.9), layout="constrained")
     sizes = " × ".join(map(str, relation.shape))
-    title = f"{title}: $N$ = {sizes}, $d$ = {relation.d}"
+    title = f"{verbatim(title)}: $N$ = {sizes}, $d$ = {relation.d}"
     mark = f"$k$ = {', '.join(map(str, np.atleast_1d(leading.k)))}, {leading.morphology}"
     if ring:
         top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))

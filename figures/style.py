@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -16,6 +17,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
+from dispersion.errors import shown
 from dispersion.files import replacing
 
 ONE_COLUMN, TWO_COLUMNS = 3.4, 7.0
@@ -79,6 +81,7 @@ _SETTINGS: Any = {
     "lines.markersize": 4,
     "lines.markeredgewidth": 0.8,
     "patch.linewidth": 0.6,
+    "hatch.linewidth": 0.4,
     "image.cmap": SEQUENTIAL,
     "image.interpolation": "nearest",
     "pcolor.shading": "nearest",
@@ -109,6 +112,11 @@ def style() -> Iterator[None]:
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_SETTINGS)
         yield
+
+
+def verbatim(text: str) -> str:
+    """`text`, such as the name of a file, to be drawn as it is, and not as a formula."""
+    return shown(text, str).replace("$", r"\$")
 
 
 def panel_label(ax: Axes, label: str, x: float = -2.0, y: float = 2.0) -> None:
@@ -153,7 +161,9 @@ def write_picture(figure: Figure, path: Path) -> Path:
     Call it within `style()`: fonts are embedded as that asks.
     """
     kind, drawn = path.suffix.lower(), BytesIO()
-    figure.savefig(drawn, format=kind[1:], metadata=UNDATED[kind])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # of the name of a file: an empty box in its place
+        figure.savefig(drawn, format=kind[1:], metadata=UNDATED[kind])
     with replacing(path) as temporary:
         temporary.write_bytes(drawn.getvalue())
     return path

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dispersion.plot import axes_for
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -14,9 +16,7 @@ if TYPE_CHECKING:
 
 def plot_trajectory(path: Trajectory, ax: Axes | None = None) -> Axes:
     """x_j of the first feature over tokens (across) and layers (downwards), colours centred at 0."""
-    import matplotlib.pyplot as plt
-
-    ax = plt.gca() if ax is None else ax
+    ax = axes_for(ax)
     values = path.states[:, :, 0]
     edges = np.append(path.layers, 2 * path.layers[-1] - path.layers[-2] if len(path.layers) > 1 else 1)
     largest = np.abs(values).max() or 1.0

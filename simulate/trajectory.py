@@ -144,7 +144,7 @@ class Trajectory(Noun):
         return fields.cluster_separation(self.state, self.clusters(tolerance))
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the first feature over tokens and layers; `ax`: the axes, by default the current ones; returns them."""
+        """Draw the first feature over tokens and layers; `ax`: axes, by default those of a new figure; returns them."""
         from simulate.plot import plot_trajectory
 
         return plot_trajectory(self, ax)

@@ -90,13 +90,10 @@ def other(quantity, block, depth=400):
 
 def drawn(diagram, **settings):
     """The data of a diagram and the axes it is drawn on."""
-    from matplotlib.figure import Figure
-
-    figure = Figure()
-    ax, data = figure.subplots(), diagram.compute(**settings)
-    diagram.draw(data, ax)
+    data = diagram.compute(**settings)
+    figure = diagram.picture(data)
     figure.canvas.draw()
-    return data, ax
+    return data, figure.axes[0]
 
 
 def written(folder, text):
@@ -131,13 +128,10 @@ def test_the_map_is_the_simulation_with_theory_beside_it(tmp_path):
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=[path.name.split(".")[0] for path in EXAMPLES])
 def test_examples_load_and_draw(path):
-    from matplotlib.figure import Figure
-
     diagram = load_diagram(path)
     coarse = {name: values[:: max(1, len(values) // 4)] for name, values in diagram.grid.items()}
     small = type(diagram)(diagram.path, diagram.quantity, coarse, diagram.document, diagram.settings, diagram.modes)
-    ax = Figure().subplots()
-    small.draw(small.compute(depth=300), ax)
+    _, ax = drawn(small, depth=300)
     assert ax.get_xlabel() == next(iter(coarse))
 
 

@@ -41,9 +41,8 @@ def add_phase_diagram(commands: argparse._SubParsersAction[argparse.ArgumentPars
 
 def phase_diagram(options: argparse.Namespace) -> int:
     """Run the subcommand; returns the exit status."""
-    from matplotlib.figure import Figure
-
     from dispersion import ArgumentError
+    from figures.diagram.picture import outcome_lines
     from figures.diagram.spec import load_diagram
     from figures.files import write_data
     from figures.run import writable
@@ -64,13 +63,11 @@ def phase_diagram(options: argparse.Namespace) -> int:
         return 130
     files = [write_data(data, folder / f"{name}.nc")]
     with style():
-        figure = Figure(figsize=(3.4, 2.8), layout="constrained")
-        diagram.draw(data, figure.subplots())
-        files = [*save(figure, folder, name), *files]
+        files = [*save(diagram.picture(data), folder, name), *files]
     (folder / f"{name}.sweep.nc").unlink(missing_ok=True)
     settled = float((data.status == 0).mean())
     print(f"{name}: {diagram.points:,} points, {settled:.0%} settled, {time.perf_counter() - start:.1f} s")
-    print(*(f"  {path}" for path in files), sep="\n")
+    print(*(f"  {line}" for line in [*outcome_lines(data), *files]), sep="\n")
     return 0
 
 

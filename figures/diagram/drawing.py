@@ -43,8 +43,10 @@ def draw_quantity(data: xr.Dataset, ax: Axes, simulated: str, theory: str, label
     x, y = axes_of(data)
     shown = unstable(data)
     values = data[simulated].where(shown)
-    image = ax.pcolormesh(x, y, values.T, cmap=SEQUENTIAL, rasterized=True)
     ax.set_facecolor(STABLE_GREY)
+    if not values.notnull().any():
+        return draw_threshold(data, ax)
+    image = ax.pcolormesh(x, y, values.T, cmap=SEQUENTIAL, rasterized=True)
     if theory in data and data[theory].where(shown).notnull().sum() > 3:
         shadow: list[AbstractPathEffect] = [withStroke(linewidth=1.4, foreground="0.25")]
         field = data[theory].where(shown)
@@ -86,8 +88,8 @@ def draw_regimes(data: xr.Dataset, ax: Axes) -> None:
     ax.pcolormesh(x, y, data.observed.T, cmap=colours, norm=norm, rasterized=True)
 
 
-def draw_competition(data: xr.Dataset, ax: Axes) -> None:
-    """The simulated regimes, named, and the lines where each mode alone loses its stability to the other."""
+def draw_competition(data: xr.Dataset, ax: Axes, named: bool = True) -> None:
+    """The simulated regimes, perhaps `named`, and the lines where each mode alone loses its stability to the other."""
     x, y = axes_of(data)
     draw_regimes(data, ax)
     for place in (0, 1):
@@ -95,6 +97,8 @@ def draw_competition(data: xr.Dataset, ax: Axes) -> None:
         if float(transverse.min()) < 1 < float(transverse.max()):
             ax.contour(x, y, transverse.T, [1.0], colors="black", linewidths=0.9, linestyles="--")
     draw_threshold(data, ax)
+    if not named:
+        return
     k1, k2 = (f"$k={int(k)}$" for k in data.mode)
     names = {"mode 1": k1, "mode 2": k2} | {name: name for name in ("collapsed", "bistable", "coexistence")}
     for regime, label in names.items():

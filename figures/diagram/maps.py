@@ -178,7 +178,10 @@ def competition_map(make: Make, modes: tuple[int, int], grid: Grid, seed: int = 
 
 
 def observed_regime(R: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Index in REGIMES from `R` (…, seed, mode), the two amplitudes reached from a seed in each of the two modes."""
+    """Index in REGIMES from `R` (…, seed, mode), the two amplitudes reached from a seed in each of the two modes.
+
+    NaN where one of the runs has none.
+    """
     largest = R.max(axis=-1, keepdims=True)
     present = (COUNTED * largest <= R) & (largest > FAINT)
     both, none = present.all(axis=(-1, -2)), ~present.any(axis=(-1, -2))
@@ -193,4 +196,5 @@ def observed_regime(R: NDArray[np.float64]) -> NDArray[np.float64]:
     observed = np.full(none.shape, REGIMES.index("undecided"), dtype=float)
     for name, where in verdicts.items():
         observed[where] = REGIMES.index(name)
+    observed[np.isnan(R).any(axis=(-1, -2))] = np.nan
     return observed

@@ -33,14 +33,14 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from dispersion import ArgumentError, Block
 from dispersion.errors import real_number, shown, whole_number
 from dispersion.toml_reader import Reader, read_toml
 from figures.diagram.arithmetic import evaluated, used
-from figures.diagram.drawing import draw_competition, draw_quantity, draw_section, draw_wavenumber
 from figures.diagram.maps import cluster_map, competition_map, wave_map, wavenumber_map
+from figures.diagram.picture import picture
 from figures.diagram.rest import Grid
 from simulate.results import RESERVED
 
@@ -97,7 +97,7 @@ class Diagram:
     @property
     def identity(self) -> str:
         """What the file says, whatever its comments and spaces."""
-        return json.dumps(tomllib.loads(self.text), sort_keys=True, default=str)
+        return json.dumps(tomllib.loads(self.text), sort_keys=True, default=str) if self.text else ""
 
     @property
     def points(self) -> int:
@@ -117,7 +117,7 @@ class Diagram:
 
     def compute(self, **sweep: Any) -> xr.Dataset:
         """The simulated map with theory on the same grid; `sweep`: path, resume, backend, … of `simulate.sweep`."""
-        settings = {**self.settings, **sweep}
+        settings = {**self.settings, "identity": self.identity, **sweep}
         if self.modes is not None:
             data = competition_map(self.block, self.modes, self.grid, seed=settings["rng"], **settings)
         else:
@@ -125,17 +125,9 @@ class Diagram:
             data = compute(self.block, self.grid, **settings)
         return data.assign_attrs(quantity=self.quantity, specification=self.text)
 
-    def draw(self, data: xr.Dataset, ax: Axes) -> None:
-        """Draw the `data` of `compute`: a map, or a section over one parameter."""
-        simulated, theory, label = QUANTITIES[self.quantity]
-        if len(self.grid) == 1:
-            draw_section(data, ax, simulated, theory, label)
-        elif self.quantity == "wavenumber":
-            draw_wavenumber(data, ax)
-        elif self.quantity == "competition":
-            draw_competition(data, ax)
-        else:
-            draw_quantity(data, ax, simulated, theory, label)
+    def picture(self, data: xr.Dataset) -> Figure:
+        """The figure of the `data` of `compute`: a map, or a section over one parameter, with its legend."""
+        return picture(data, self.quantity, *QUANTITIES[self.quantity])
 
 
 def load_diagram(path: str | os.PathLike[str]) -> Diagram:
