@@ -47,6 +47,8 @@ LARGEST = 2**24
 
 AXES = 8
 """Of a torus."""
+TOKEN = 200
+"""Bytes that a token takes in the least that can be asked of a block, its leading mode."""
 
 
 def read_toml(path: Path, argument: str, accepted: str) -> tuple[Table, str]:
@@ -213,6 +215,7 @@ def _tokens(header: Table) -> int | tuple[int, ...]:
         raise ArgumentError(key, reprlib.repr(value), f"a list of {AXES} whole numbers at most")
     else:
         sizes = [whole_number(f"{key}[{axis}]", size, 1) for axis, size in enumerate(value)]
+    require(key, f"{prod(sizes):.3g} tokens", TOKEN * prod(sizes))
     return tuple(sizes) if len(sizes) > 1 else sizes[0]
 
 
