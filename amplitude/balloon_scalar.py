@@ -17,6 +17,7 @@ from amplitude.exact import NEUTRAL
 from amplitude.problem import Floats
 from dispersion import Block, FeedForward
 from dispersion.grid import lag_index
+from dispersion.memory import require
 
 STEPS = 8
 """Gains between onset and the block's own at which the pattern is computed."""
@@ -54,6 +55,7 @@ class Scalars:
     def linearised(self, x: Floats, gain: Floats) -> tuple[Floats, Floats]:
         """F(X), (B, N), and DF, (B, N, N), at the states `x` (B, N), every η_h times `gain` (B,)."""
         n = x.shape[1]
+        require("blocks", f"{len(x):,} derivatives of {n:,}²", 32 * len(x) * n**2)
         y, slope = x.copy(), np.zeros((len(x), n, n))
         diagonal = np.ones_like(x)
         index = lag_index((n,))

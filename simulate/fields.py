@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from dispersion import ArgumentError, Mode
 from dispersion.errors import real_number
 from dispersion.grid import Wavenumber, conjugate_pairs, grid_index, wavenumber
+from dispersion.memory import require
 from simulate.observables import HOMOGENEOUS, ROUNDING
 
 TIE = 1e-6
@@ -95,7 +96,10 @@ def token_clusters(x: ArrayLike, tolerance: float) -> NDArray[np.int64]:
     from scipy.spatial import cKDTree
 
     x, tolerance = np.asarray(x, dtype=np.float64), real_number("tolerance", tolerance)
-    near = cKDTree(x).sparse_distance_matrix(cKDTree(x), max(tolerance, 0.0), output_type="coo_matrix")
+    tree, reach = cKDTree(x), max(tolerance, 0.0)
+    pairs = int(tree.count_neighbors(tree, reach))
+    require("tolerance", f"{tolerance:g}, with {pairs:,} pairs of tokens that near", 64 * pairs)
+    near = tree.sparse_distance_matrix(tree, reach, output_type="coo_matrix")
     near.data[:] = 1.0  # a distance of zero is a neighbour too
     _, labels = connected_components(near, directed=False)
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
