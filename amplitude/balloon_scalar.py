@@ -55,7 +55,6 @@ class Scalars:
     def linearised(self, x: Floats, gain: Floats) -> tuple[Floats, Floats]:
         """F(X), (B, N), and DF, (B, N, N), at the states `x` (B, N), every η_h times `gain` (B,)."""
         n = x.shape[1]
-        require("blocks", f"{len(x):,} derivatives of {n:,}²", 32 * len(x) * n**2)
         y, slope = x.copy(), np.zeros((len(x), n, n))
         diagonal = np.ones_like(x)
         index = lag_index((n,))
@@ -113,6 +112,7 @@ def standing_patterns(
     """
     many = Scalars.of(blocks)
     n = blocks[0].n
+    require("blocks", f"{len(blocks):,} derivatives of {n:,}²", 48 * len(blocks) * n**2)
     angle = 2 * np.pi * k * np.arange(n) / n + phase
     crest, slide = np.cos(angle), np.sin(angle)
     size = float(slide @ slide)
