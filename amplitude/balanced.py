@@ -9,7 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from amplitude.partitions import MERGED, ClusterMap
 from dispersion import ArgumentError
+from dispersion.errors import broadcast, real_array, real_number
 from dispersion.noun import Noun
+from dispersion.quiet import beyond_float64
 
 Floats = NDArray[np.float64]
 
@@ -33,6 +35,7 @@ class BalancedMap(Noun):
     stable: NDArray[np.bool_]
 
 
+@beyond_float64
 def balanced_map(
     alpha2: ArrayLike, alpha3: ArrayLike, eta_chi: ArrayLike, mu: ArrayLike, eta: ArrayLike = -0.6
 ) -> BalancedMap:
@@ -41,8 +44,10 @@ def balanced_map(
 
     alpha2, alpha3, eta_chi, mu, eta : α_2, α_3, ηχ, μ and η, −2 < η < 0, broadcast together.
     """
-    arrays = np.broadcast_arrays(*(np.asarray(value, dtype=float) for value in (alpha2, alpha3, eta_chi, mu, eta)))
+    arrays = broadcast(real_array, alpha2=alpha2, alpha3=alpha3, eta_chi=eta_chi, mu=mu, eta=eta)
     shape = arrays[0].shape
+    if not arrays[0].size:
+        raise ArgumentError("alpha2", f"shape {shape}", "one value or more")
     a2, a3, product, growth, gain = (array.ravel() for array in arrays)
     if not ((gain > -2) & (gain < 0)).all():
         raise ArgumentError("eta", eta, "−2 < η < 0")
@@ -64,7 +69,8 @@ def balanced_map(
     X = np.where(kept[:, None], X, np.nan)
     _, jacobian, within = reduced.advance(p, np.where(kept[:, None], X, 0.0))
     within = np.where(kept[:, None], within, np.nan)
-    between = np.where(kept[:, None], np.linalg.eigvals(jacobian), np.nan)
+    kept &= np.isfinite(jacobian).all(axis=(1, 2))
+    between = np.where(kept[:, None], np.linalg.eigvals(np.where(kept[:, None, None], jacobian, 0.0)), np.nan)
     stable = kept & (np.abs(np.nan_to_num(within, nan=2)).max(axis=1) < 1) & (np.abs(between).max(axis=1) < 1)
     return BalancedMap(
         beta.reshape(shape),
@@ -77,6 +83,7 @@ def balanced_map(
     )
 
 
+@beyond_float64
 def balanced_boundary(
     alpha2: ArrayLike, alpha3: ArrayLike, eta_chi: ArrayLike, eta: ArrayLike = -0.6, factor: float = 8.0
 ) -> Floats:
@@ -85,8 +92,11 @@ def balanced_boundary(
     alpha2, alpha3, eta_chi, eta : as in `balanced_map`, broadcast together. factor : it is looked for between the cubic
     boundary β_cl(α_2/α_3)² divided and multiplied by this, by bisection; NaN where there is no such change.
     """
-    arrays = np.broadcast_arrays(*(np.asarray(value, dtype=float) for value in (alpha2, alpha3, eta_chi, eta)))
+    arrays = broadcast(real_array, alpha2=alpha2, alpha3=alpha3, eta_chi=eta_chi, eta=eta)
     a2, a3, product, gain = arrays
+    factor = real_number("factor", factor)
+    if factor <= 1:
+        raise ArgumentError("factor", factor, "a number above 1")
 
     def excess(mu: Floats) -> Floats:
         within: Floats = balanced_map(a2, a3, product, np.nan_to_num(mu), gain).within.max(axis=-1) - 1

@@ -21,9 +21,10 @@ from amplitude.resting import resting_state
 from amplitude.switch import REAL, pattern_branch
 from amplitude.symmetry import dominant, odd
 from dispersion import ArgumentError, Block, Head, Kernel, dispersion_relation
-from dispersion.errors import frozen, frozen_array
+from dispersion.errors import frozen, frozen_array, items, whole_number
 from dispersion.grid import grid_index
 from dispersion.noun import Noun
+from dispersion.quiet import harmless_underflow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,7 +78,7 @@ class Balloon(Noun):
 
     def stable_wavenumbers(self, point: int) -> tuple[int, ...]:
         """The wavenumbers of which a family is stable at block number `point`, in increasing order."""
-        return tuple(int(k) for k in self.ks[self.stable[point]])
+        return tuple(int(k) for k in self.ks[self.stable[whole_number("point", point, 0, len(self.values) - 1)]])
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw wavenumbers over the parameter, stable ones filled and unstable ones hollow; returns the axes.
@@ -89,6 +90,7 @@ class Balloon(Noun):
         return plot_balloon(self, ax)
 
 
+@harmless_underflow
 def balloon(
     blocks: Block | Iterable[Block],
     ks: Sequence[int] | None = None,
@@ -110,7 +112,7 @@ def balloon(
     Scalar blocks with symmetric kernels and φ(0) = 0 are solved in batches, some hundred a second at N = 32; others,
     and those without a feed-forward, one by one.
     """
-    blocks = [blocks] if isinstance(blocks, Block) else list(blocks)
+    blocks = [blocks] if isinstance(blocks, Block) else items("blocks", blocks)
     for number, block in enumerate(blocks):
         if not isinstance(block, Block):
             raise ArgumentError(f"blocks[{number}]", type(block).__name__, "a Block")
@@ -132,7 +134,8 @@ def balloon(
     if ks is None:
         wanted = np.flatnonzero(grows.any(axis=0))
     else:
-        wanted = np.unique([min(index, n - index) for index in (grid_index("ks", k, (n,)) for k in ks)]).astype(int)
+        asked = [grid_index("ks", k, (n,)) for k in items("ks", ks)]
+        wanted = np.unique([min(index, n - index) for index in asked]).astype(int)
         if len(wanted) and wanted[0] == 0:
             raise ArgumentError("ks", 0, "wavenumbers of patterns, 1 … N/2")
     shape = (len(blocks), len(wanted), 3)
@@ -160,6 +163,7 @@ def balloon(
     return Balloon(name, marks, frozen(wanted), frozen(amplitude), frozen(modulus), frozen(lost))
 
 
+@harmless_underflow
 def stable_wavenumbers(block: Block, ks: Sequence[int] | None = None) -> tuple[int, ...]:
     """The wavenumbers with a stable exact pattern on the ring of `block`, in increasing order; `ks` : see `balloon`.
 

@@ -18,6 +18,7 @@ from dispersion import ArgumentError
 from dispersion.errors import frozen, frozen_array, real_number, whole_number
 from dispersion.grid import Wavenumber
 from dispersion.noun import Noun
+from dispersion.quiet import harmless_underflow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,6 +83,7 @@ class Branch(Noun):
         return plot_branch(self, ax, k, color, label)
 
 
+@harmless_underflow
 def branch(
     make_block: MakeBlock,
     values: ArrayLike,
@@ -110,7 +112,7 @@ def branch(
         raise ArgumentError("make_block", type(make_block).__name__, "a function from the parameter to a Block")
     first = make_block(float(marks[0]))
     if isinstance(start, ExactState):
-        state = find_state(first, start.field, kind or start.kind, start.drift, tolerance)
+        state = find_state(first, start.field, start.kind if kind is None else kind, start.drift, tolerance)
     else:
         state = find_state(first, start, kind, tolerance=tolerance)
     problem = Problem.of(first, state.kind, state.field)

@@ -13,7 +13,9 @@ from scipy import optimize
 from amplitude.forms import ROUNDING, At, ScalarForms
 from amplitude.potential import one_mode_potential
 from dispersion import ArgumentError, Block, ExclusionError
+from dispersion.errors import choice, real_array
 from dispersion.noun import Noun
+from dispersion.quiet import harmless_underflow
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class Clusters(Noun):
         return one_mode_potential(u, self.mu, self.beta)
 
 
+@harmless_underflow
 def clusters(block: Block, at: At = "gain") -> Clusters:
     """Two balanced clusters of a scalar block without positional encoding, −2 < η < 0.
 
@@ -76,8 +79,7 @@ def clusters(block: Block, at: At = "gain") -> Clusters:
     if not -2 < eta < 0:
         raise ExclusionError("block", f"η = {eta:g}", "−2 < η < 0, so that the mean is stable at onset")
     a1, a2, a3 = forms.alpha
-    if at not in ("gain", "onset", "paper"):
-        raise ArgumentError("at", repr(at), "'gain', 'onset' or 'paper'")
+    choice("at", at, ("gain", "onset", "paper"))
     growth = 1.0 if at == "onset" else a1
     resolvent = (a1 if at == "gain" else 1.0) ** 2 - growth * (1 + eta)
     if abs(resolvent) <= ROUNDING:
@@ -112,6 +114,7 @@ class ClusterState(Noun):
         return bool(max(np.abs(self.within).max(), np.abs(self.between).max()) < 1)
 
 
+@harmless_underflow
 def cluster_state(block: Block, fractions: ArrayLike = (0.5, 0.5), start: ArrayLike | None = None) -> ClusterState:
     """The exact cluster state of a scalar block without positional encoding, by Newton's method.
 
@@ -123,7 +126,7 @@ def cluster_state(block: Block, fractions: ArrayLike = (0.5, 0.5), start: ArrayL
         mean is kept. Raises ArgumentError if Newton's method fails or clusters merge.
     """
     forms = _without_positions(block)
-    p = np.array(fractions, dtype=np.float64)
+    p = real_array("fractions", fractions)
     if p.ndim != 1 or p.size < 1 or not (p > 0).all() or abs(p.sum() - 1) > 1e-12:
         raise ArgumentError("fractions", fractions, "positive numbers with sum 1")
     if start is None:
@@ -131,7 +134,7 @@ def cluster_state(block: Block, fractions: ArrayLike = (0.5, 0.5), start: ArrayL
             raise ArgumentError("start", None, f"a first guess of shape ({p.size},)")
         guess = clusters(block).amplitude * np.array([np.sqrt(p[1] / p[0]), -np.sqrt(p[0] / p[1])])
     else:
-        guess = np.array(start, dtype=np.float64)
+        guess = np.array(real_array("start", start))
     if guess.shape != p.shape or not np.isfinite(guess).all():
         raise ArgumentError("start", guess, f"{p.size} finite numbers")
     identity = np.eye(p.size)

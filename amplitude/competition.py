@@ -10,8 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 from amplitude.forms import At, ScalarForms
 from amplitude.potential import two_mode_potential
 from dispersion import Block, ExclusionError
+from dispersion.errors import whole_number
 from dispersion.grid import grid_index
 from dispersion.noun import Noun
+from dispersion.quiet import harmless_underflow
 
 REGIMES = ("collapsed", "mode 1", "mode 2", "bistable", "coexistence", "undecided")
 """Regimes of two competing modes; 'undecided' where cubic order has no single verdict."""
@@ -50,11 +52,13 @@ class Competition(Noun):
 
     def pure(self, mode: int) -> float:
         """R of mode number 1 or 2 alone, √(μ/s); NaN if there is none."""
+        whole_number("mode", mode, 1, 2)
         mu, s = self.mu[mode - 1], self.self_coefficients[mode - 1]
         return float(np.sqrt(mu / s)) if mu * s > 0 else float("nan")
 
     def transverse(self, mode: int) -> float:
         """Multiplier of the other mode on pure mode number 1 or 2: 1 + μ_j − c_ji μ_i/s_i (Eq. 172)."""
+        whole_number("mode", mode, 1, 2)
         return float(1 + self.mu[2 - mode] - self.cross_coefficients[2 - mode] * self.pure(mode) ** 2)
 
     @property
@@ -122,6 +126,7 @@ class Competition(Noun):
         return two_mode_potential(R1, R2, (self.mu[0], self.mu[1]), (s1, s2), c12)
 
 
+@harmless_underflow
 def competition(block: Block, k1: int, k2: int, at: At = "gain", state: ArrayLike | None = None) -> Competition:
     """Competition of the modes k1 and k2 of a scalar block, at equal or unequal gains.
 

@@ -9,7 +9,6 @@ critical modes, and e^{ihΩ} − J(k) elsewhere, for wavenumber k and harmonic h
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +19,7 @@ from amplitude.manifold import feature_gauge, variables_of
 from amplitude.problem import Kind
 from amplitude.reduced import Complex, Solution
 from dispersion import Block, dispersion_relation
+from dispersion.noun import Noun, cached_property
 
 if TYPE_CHECKING:
     from amplitude.normal_form import NormalForm
@@ -53,7 +53,7 @@ TINY = 1e-20
 
 
 @dataclass(frozen=True, eq=False)
-class Correction:
+class Correction(Noun):
     """The state of a block near one of a form.
 
     block : the map. before : (modes,) |w_sᴴB_k| of the state of the form, of what turns with z_s; after : that of the

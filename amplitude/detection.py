@@ -15,6 +15,7 @@ from amplitude.exact import NEUTRAL, ExactState
 from amplitude.problem import Floats
 from amplitude.symmetry import circulant, flips, moves
 from dispersion.noun import Noun
+from dispersion.quiet import harmless_underflow
 
 FOLD, BRANCH_POINT, FLIP, NEIMARK_SACKER = "fold", "branch point", "flip", "Neimark–Sacker"
 
@@ -115,6 +116,7 @@ def _event(kind: str, point: Point, place: float, multiplier: complex, multiplic
     return Bifurcation(kind, point.value, point.state, multiplier, multiplicity, place)
 
 
+@harmless_underflow
 def directions(bifurcation: Bifurcation) -> list[Floats]:
     """(N, d) real directions in which states leave `bifurcation`, of root mean square 1, inequivalent ones only.
 

@@ -10,14 +10,15 @@ from math import gcd
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from amplitude.derivative import linearised, require_derivative
+from amplitude.derivative import linearised
 from amplitude.problem import KINDS, Floats, Kind, Problem, newton
 from amplitude.symmetry import circulant, dominant, projection, shift_matrix, slides_of, snapped, spectrum, unwrapped
 from dispersion import ArgumentError, Block, Mode
 from dispersion.eigen import ranking
-from dispersion.errors import frozen, frozen_array, real_number
+from dispersion.errors import choice, frozen, frozen_array, real_array, real_number, whole_number
 from dispersion.grid import Wavenumber, grid_index
 from dispersion.noun import Noun, cached_property
+from dispersion.quiet import harmless_underflow
 
 NEUTRAL = 1e-9
 """A multiplier counts as unstable if |Λ| exceeds 1 by more than this."""
@@ -81,6 +82,7 @@ class ExactState(Noun):
 
     def eigenvectors(self, count: int = 1) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
         """The `count` multipliers of largest modulus, (count,), and their unit eigenvectors, (count, N, d)."""
+        count = whole_number("count", count, 1, self.field.size)
         values, vectors = np.linalg.eig(self.derivative)
         order = ranking(values, -np.angle(values))[:count]
         return values[order] + 0j, (vectors.T[order] + 0j).reshape(-1, *self.field.shape)
@@ -178,6 +180,7 @@ class ExactState(Noun):
         return False
 
 
+@harmless_underflow
 def find_state(
     block: Block,
     start: ArrayLike,
@@ -198,14 +201,13 @@ def find_state(
     """
     if not isinstance(block, Block):
         raise ArgumentError("block", type(block).__name__, "a Block")
-    require_derivative(block)
     x = field_of(block, start)
-    if kind is not None and kind not in KINDS:
-        raise ArgumentError("kind", repr(kind), "'steady', 'alternating' or 'travelling'")
+    if kind is not None:
+        choice("kind", kind, KINDS)
     limit = real_number("tolerance", tolerance, positive=True) * (1 + float(np.abs(x).max()))
     guess, kinds = _first_layer(block, x)
     if drift is not None:
-        guess = frozen_array("drift", np.atleast_1d(drift), (len(block.shape),))
+        guess = frozen_array("drift", np.atleast_1d(real_array("drift", drift)), (len(block.shape),))
     first, *others = kinds if kind is None else (kind,)
     try:
         return _state(block, x, first, guess, limit)

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion import ArgumentError, Block, ExclusionError
+from dispersion.errors import choice, whole_number
 from dispersion.noun import Noun
 
 At = Literal["gain", "onset", "paper"]
@@ -76,7 +77,7 @@ class ScalarForms(Noun):
 
     def symbol(self, k: int) -> NDArray[np.complex128]:
         """(heads,) λ_h at wavenumber k."""
-        return self.symbols[:, k % self.n]
+        return self.symbols[:, whole_number("k", k, -(2**62)) % self.n]
 
     def L(self, k: int) -> complex:
         """L_k = 1 + Σ_h η_h λ_h(k), the attention branch with its residual."""
@@ -87,7 +88,7 @@ class ScalarForms(Noun):
         return self.alpha[0] * self.L(k)
 
     def multiplier(self, k: int) -> complex:
-        """Λ = J_k of a mode `k` whose amplitude is asked for; an ExclusionError where it is zero, but for rounding."""
+        """Λ = J_k of the mode `k` whose amplitude is asked for; an ExclusionError where it is zero but for rounding."""
         multiplier = self.J(k)
         if abs(multiplier) <= ROUNDING * abs(self.alpha[0]) * float(1 + np.abs(self.eta) @ np.abs(self.symbol(k))):
             raise ExclusionError(
@@ -96,7 +97,7 @@ class ScalarForms(Noun):
         return multiplier
 
     def slaved(self, drive: complex, product: complex, k: int) -> complex:
-        """`drive`/(product − J_k): the mode `k` that follows critical ones, `product` that of their multipliers.
+        """drive/(product − J_k): the mode `k` that follows critical ones, `product` that of their multipliers.
 
         An ExclusionError says that the two are equal, but for rounding: the mode is in resonance.
         """
@@ -156,14 +157,13 @@ class ScalarForms(Noun):
         'onset' : every η scaled until the first of `modes` to become critical has |Λ| = 1;
         'paper' : the block as it is, resolvents with Λ/|Λ|, as the paper prints them (Eq. 117).
         """
+        choice("at", at, ("gain", "onset", "paper"))
         if at == "gain":
             return self, [self.J(k) for k in modes]
         if at == "paper":
             return self, [self.multiplier(k) / abs(self.J(k)) for k in modes]
-        if at == "onset":
-            forms = self.at_onset(max(modes, key=lambda k: abs(self.J(k))))
-            return forms, [forms.J(k) for k in modes]
-        raise ArgumentError("at", repr(at), "'gain', 'onset' or 'paper'")
+        forms = self.at_onset(max(modes, key=lambda k: abs(self.J(k)), default=0))
+        return forms, [forms.J(k) for k in modes]
 
     def refuse_unstable(self, *slaved: int, critical: tuple[int, ...] = ()) -> None:
         """Raise an ExclusionError if one of the `slaved` modes, ± the `critical` ones aside, is not linearly stable."""

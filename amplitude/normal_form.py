@@ -21,10 +21,11 @@ from amplitude.reduced import ReducedMap, Solution
 from amplitude.steady import solutions
 from amplitude.verdicts import judged, verdict
 from dispersion import ArgumentError, Block, Dispersion, ExclusionError, Mode, dispersion_relation
-from dispersion.errors import whole_number
+from dispersion.errors import check_shape, instance, items, number_array, real_array, whole_number
 from dispersion.grid import Wavenumber, conjugate_pairs, wavenumber
 from dispersion.noun import Noun, cached_property
 from dispersion.plot import axes_for
+from dispersion.quiet import beyond_float64, harmless_underflow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -150,6 +151,7 @@ class NormalForm(Noun):
         """
         if solution is None:
             return np.full(len(self.modes), np.nan if self.growing else 0.0)
+        instance("solution", solution, Solution)
         terms, values = self.field_coefficients * self.map.monomials_at(solution.z)[:, None], []
         ahead = self.map.turns @ np.nan_to_num(solution.phase_advances)
         for mode, active, angle in zip(self.modes, solution.active, ahead, strict=True):
@@ -164,11 +166,14 @@ class NormalForm(Noun):
         solution = self.solution if solution is None else solution
         if solution is None:
             raise ArgumentError("solution", None, "a solution: this form has no stable state")
-        return self.field_at(solution.advanced(layer))
+        return self.field_at(instance("solution", solution, Solution).advanced(layer))
 
+    @beyond_float64
     def field_at(self, z: ArrayLike) -> NDArray[np.float64]:
         """(N, d) the state X(z) = a + Σ_m X_m z^m at any amplitudes `z` (modes,)."""
-        return self.fields(self.map.monomials_at(np.asarray(z, dtype=complex))).real
+        amplitudes = number_array("z", z)
+        check_shape("z", amplitudes, (len(self.modes),))
+        return self.fields(self.map.monomials_at(amplitudes + 0j)).real
 
     def fields(self, values: NDArray[np.complexfloating]) -> NDArray[np.complex128]:
         """(…, N, d) Σ_m X_m e^{ik(m)j} values_m for any `values` (…, M) of the monomials."""
@@ -191,6 +196,7 @@ class NormalForm(Noun):
 
     def found(self, solution: Solution) -> bool:
         """Whether the block itself has a state near a `solution`, within half its size."""
+        instance("solution", solution, Solution)
         return self._defect(solution) <= FAR and corrections(self, solution)[0].found
 
     @cached_property
@@ -255,13 +261,14 @@ class NormalForm(Noun):
             found.append(f"the block leaves this state: small changes grow by a factor of {growth:.4f} a layer")
         return tuple(found)
 
+    @beyond_float64
     def potential(self, R: ArrayLike) -> NDArray[np.float64]:
         """V(R) = −∫(Re(Λ̂^{-1}f(R)) − R) dR of a single mode, R any shape and sign: minima are stable amplitudes
         (Eq. 19 at order 3).
         """
         if len(self.modes) != 1:
             raise ExclusionError("modes", f"{len(self.modes)} of them", "a form of one mode")
-        return self.map.potential(np.asarray(R, dtype=float))
+        return self.map.potential(real_array("R", R))
 
     def plot_potential(self, ax: Axes | None = None) -> Axes:
         """Draw V(R) of a single mode, its minima as filled dots and its maxima as open ones; `ax`: the axes, by
@@ -290,6 +297,7 @@ class NormalForm(Noun):
         return float(np.abs(rest).max() / (2 * self._mu * np.abs(solution.z).max()))
 
 
+@harmless_underflow
 def normal_form(
     block: Block, modes: Sequence[Mode] | Mode, order: int = 3, state: ArrayLike | None = None
 ) -> NormalForm:
@@ -307,7 +315,8 @@ def normal_form(
     residual = float(np.abs(gauge @ (block.homogeneous_map(a) - a)).max())
     if residual > 1e-9 * (1 + np.abs(a).max()):
         raise ArgumentError("state", f"{a} with |g(a) − a| = {residual:.2g}", "a fixed point of g")
-    chosen = with_mirror_images(relation, (modes,) if isinstance(modes, Mode) else tuple(modes))
+    given = (modes,) if isinstance(modes, Mode) else tuple(instance("modes", modes, Sequence))
+    chosen = with_mirror_images(relation, given)
     return _form(block, relation, chosen, order)
 
 
@@ -326,6 +335,7 @@ def _gap(one: Solution, other: Solution) -> float:
     return float(np.abs(np.abs(one.z) - np.abs(other.z)).max() / np.abs(one.z).max())
 
 
+@harmless_underflow
 def best_form(
     block: Block,
     modes: Sequence[Mode] | Mode,
@@ -337,7 +347,7 @@ def best_form(
     block, modes, state : as for `normal_form`. orders : at least one. Where every error is NaN it is the form of the
     highest order, whose `caveats` say why.
     """
-    wanted = sorted({whole_number("orders", order, 1) for order in orders})
+    wanted = sorted({whole_number("orders", order, 1) for order in items("orders", orders)})
     if not wanted:
         raise ArgumentError("orders", "none", "one order or more")
     highest = normal_form(block, modes, wanted[-1], state)

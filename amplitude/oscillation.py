@@ -12,13 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from amplitude.derivative import linearised, require_derivative
+from amplitude.derivative import linearised
 from amplitude.problem import Floats, newton
 from amplitude.symmetry import Reduction, dominant, projection, shift_matrix, spectrum
 from dispersion import ArgumentError, Block, Mode
-from dispersion.errors import frozen, frozen_array, real_number, whole_number
+from dispersion.errors import frozen, frozen_array, instance, real_array, real_number, whole_number
 from dispersion.grid import Wavenumber, grid_index
 from dispersion.noun import Noun, cached_property
+from dispersion.quiet import harmless_underflow
 
 TRUNCATED = 1e-6
 """A multiplier counts as unstable if |Λ| exceeds 1 by more than this, which truncation in θ may cause."""
@@ -97,6 +98,7 @@ class Oscillation(Noun):
         return bool(np.abs(self.multipliers[0]) <= 1 + TRUNCATED)
 
 
+@harmless_underflow
 def find_oscillation(block: Block, start: ArrayLike, phase_advance: float, tolerance: float = 1e-12) -> Oscillation:
     """The invariant circle of `block` that Newton's method reaches from `start`.
 
@@ -111,7 +113,6 @@ def find_oscillation(block: Block, start: ArrayLike, phase_advance: float, toler
     count, d = len(x), block.d
     if count < 3 or count % 2 == 0:
         raise ArgumentError("start", f"{count} fields", "an odd number of fields, 3 or more")
-    require_derivative(block, count**2)
     swing = np.ptp(x, axis=0).max()
     if not swing > 1e-9 * np.abs(x).max():
         raise ArgumentError("start", "fields that are all the same", "fields that oscillate")
@@ -149,6 +150,7 @@ def find_oscillation(block: Block, start: ArrayLike, phase_advance: float, toler
     return circle
 
 
+@harmless_underflow
 def standing_start(
     mode: Mode, amplitude: float, phase: float = 0.0, samples: int = 13, state: ArrayLike = 0.0
 ) -> Floats:
@@ -156,11 +158,14 @@ def standing_start(
 
     mode : q and v; amplitude : R; phase : ψ, radians; samples : M, odd; state : a, (d,).
     """
+    instance("mode", mode, Mode)
+    base = real_array("state", state)
+    base = frozen_array("state", np.full(mode.right.shape, base) if base.ndim == 0 else base, mode.right.shape)
     theta = 2 * np.pi * np.arange(whole_number("samples", samples, 3)) / samples
     still = Mode(mode.k, mode.shape, 1.0, np.ones(1, complex), np.ones(1, complex), "standing")
     wave = still.field(2 * real_number("amplitude", amplitude), phase=phase)
     turning = np.real(np.exp(1j * theta)[:, None] * mode.right)
-    return wave[None, :, :] * turning[:, None, :] + np.asarray(state)
+    return wave[None, :, :] * turning[:, None, :] + base
 
 
 def _turn(count: int, advance: float, derivative: bool = False) -> Floats:

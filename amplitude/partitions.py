@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
-from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +18,8 @@ from amplitude.clusters import ClusterState
 from amplitude.forms import ScalarForms
 from dispersion import ArgumentError, Block, ExclusionError
 from dispersion.errors import whole_number
-from dispersion.memory import require
 from dispersion.noun import Noun
+from dispersion.quiet import harmless_underflow
 
 Floats = NDArray[np.float64]
 
@@ -55,6 +54,7 @@ class Partition(Noun):
         return np.repeat(self.state.values, self.counts)
 
 
+@harmless_underflow
 def partitions(block: Block, clusters: int = 2) -> tuple[Partition, ...]:
     """The exact states found in which the N tokens of a scalar block form `clusters` clusters, stable or not.
 
@@ -68,8 +68,6 @@ def partitions(block: Block, clusters: int = 2) -> tuple[Partition, ...]:
     n = block.n
     if n < clusters:
         raise ArgumentError("clusters", clusters, f"at most the {n} tokens")
-    many = comb(n - 1, clusters - 1)
-    require("block", f"{n:,} tokens in {clusters} clusters, {many:,} partitions", 1000 * many)
     cuts = np.array(list(combinations(range(1, n), clusters - 1)))
     counts = np.diff(np.hstack([np.zeros((len(cuts), 1), int), cuts, np.full((len(cuts), 1), n)]), axis=1)
     reduced = ClusterMap(forms.eta, forms.chi, *_pointwise(block))
@@ -97,6 +95,7 @@ def partitions(block: Block, clusters: int = 2) -> tuple[Partition, ...]:
     return tuple(_partition(reduced, c, X, n) for c, states in found.items() for X in states)
 
 
+@harmless_underflow
 def stable_partitions(block: Block, clusters: int = 2) -> tuple[Partition, ...]:
     """The stable ones of `partitions(block, clusters)`: K values that attract all N tokens near them.
 

@@ -8,30 +8,36 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dispersion.errors import broadcast, frozen_array, real_array, real_number
 from dispersion.plot import axes_for
+from dispersion.quiet import beyond_float64
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+@beyond_float64
 def one_mode_potential(R: ArrayLike, mu: float, beta: float) -> NDArray[np.float64]:
     """V(R) = −μR²/2 + βR⁴/4 (Eq. 19).
 
     R : amplitudes, any shape (signed, so that the symmetry R → −R shows); mu, beta : μ and β.
     """
-    R = np.asarray(R, dtype=np.float64)
+    R, mu, beta = real_array("R", R), real_number("mu", mu), real_number("beta", beta)
     return -mu * R**2 / 2 + beta * R**4 / 4
 
 
+@beyond_float64
 def two_mode_potential(
-    R1: ArrayLike, R2: ArrayLike, mu: tuple[float, float], beta_self: tuple[float, float], beta_cross: float
+    R1: ArrayLike, R2: ArrayLike, mu: ArrayLike, beta_self: ArrayLike, beta_cross: float
 ) -> NDArray[np.float64]:
     """V(R1, R2) = Σ_i(−μ_i R_i²/2 + β_i R_i⁴/4) + β_× R1²R2²/2 (Eq. 122).
 
     R1, R2 : amplitudes, broadcast together; mu, beta_self : of each mode; beta_cross : β_×, the
     same for both modes: without that symmetry no potential exists.
     """
-    R1, R2 = np.asarray(R1, dtype=np.float64), np.asarray(R2, dtype=np.float64)
+    R1, R2 = broadcast(real_array, R1=R1, R2=R2)
+    mu, beta_self = frozen_array("mu", mu, (2,)), frozen_array("beta_self", beta_self, (2,))
+    beta_cross = real_number("beta_cross", beta_cross)
     separate = one_mode_potential(R1, mu[0], beta_self[0]) + one_mode_potential(R2, mu[1], beta_self[1])
     return separate + beta_cross * R1**2 * R2**2 / 2
 

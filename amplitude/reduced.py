@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from amplitude.monomials import Monomials, monomials
+from dispersion.errors import real_number
 from dispersion.noun import Noun, cached_property
 
 Complex = NDArray[np.complexfloating]
@@ -21,7 +22,8 @@ class Solution(Noun):
     """A nonzero state with f(z) = e^{iΩ}z: steady but for phases.
 
     z : (modes,) complex amplitudes; phase_advances : (modes,) Ω in radians per layer, NaN for a mode that is absent;
-    multipliers : complex multipliers of small changes, without those of the free phases, largest modulus first.
+    multipliers : complex multipliers of small changes, without those of the free phases, largest modulus first;
+    turning : (modes,) Ω, and for a mode that is absent what it would turn at.
     """
 
     z: Complex
@@ -41,7 +43,7 @@ class Solution(Noun):
 
     def advanced(self, layer: float) -> Complex:
         """(modes,) the amplitudes `layer` layers later."""
-        return self.z * np.exp(1j * layer * np.nan_to_num(self.phase_advances))
+        return self.z * np.exp(1j * real_number("layer", layer) * np.nan_to_num(self.phase_advances))
 
 
 @dataclass(frozen=True, eq=False)

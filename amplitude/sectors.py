@@ -15,7 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from amplitude.forms import At, ScalarForms
 from dispersion import Block, ExclusionError
+from dispersion.errors import real_number
 from dispersion.noun import Noun
+from dispersion.quiet import beyond_float64, harmless_underflow
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class PeriodFour(Sector):
 
     @staticmethod
     def _side(psi: float) -> float:
-        cosine = np.cos(4 * psi)
+        cosine = np.cos(4 * real_number("psi", psi))
         if abs(abs(cosine) - 1) > 1e-9:
             raise ExclusionError("psi", psi, "0 or π/4 (mod π/2)")
         return float(np.round(cosine))
@@ -116,10 +118,11 @@ class PeriodThree(Sector):
         roots = np.roots([self.c1, self._sigma(psi), self.mu])
         return np.sort(roots[(roots.imag == 0) & (roots.real > 0)].real)
 
+    @beyond_float64
     def multipliers(self, psi: float, R: float) -> tuple[float, float]:
         """Radial and phase multipliers 1 + σR + 2c_1R² and 1 − 3σR of the state `psi`, `R`."""
-        sigma = self._sigma(psi)
-        return 1 + sigma * R + 2 * self.c1 * R**2, 1 - 3 * sigma * R
+        sigma, R = self._sigma(psi), np.float64(real_number("R", R))
+        return float(1 + sigma * R + 2 * self.c1 * R**2), float(1 - 3 * sigma * R)
 
     @property
     def fold(self) -> tuple[float, float]:
@@ -129,7 +132,7 @@ class PeriodThree(Sector):
         return self.a2**2 / (4 * self.c1), -abs(self.a2) / (2 * self.c1)
 
     def _sigma(self, psi: float) -> float:
-        cosine = np.cos(3 * psi)
+        cosine = np.cos(3 * real_number("psi", psi))
         if abs(abs(cosine) - 1) > 1e-9:
             raise ExclusionError("psi", psi, "a multiple of π/3")
         return self.a2 * float(np.round(cosine))
@@ -164,6 +167,7 @@ class HomogeneousState(Sector):
         return self.b2**2 + self.b3
 
 
+@harmless_underflow
 def period_two(block: Block, at: At = "gain", state: ArrayLike | None = None) -> PeriodTwo:
     """The sector q = π (N even) of a scalar block; `block`, `at`, `state` as above.
 
@@ -178,6 +182,7 @@ def period_two(block: Block, at: At = "gain", state: ArrayLike | None = None) ->
     return PeriodTwo(multiplier, at, gamma.real, mean.real)
 
 
+@harmless_underflow
 def period_four(block: Block, at: At = "gain", state: ArrayLike | None = None) -> PeriodFour:
     """The sector q = π/2 (4 | N) of a scalar block with symmetric kernels; `block`, `at`, `state` as above.
 
@@ -195,6 +200,7 @@ def period_four(block: Block, at: At = "gain", state: ArrayLike | None = None) -
     return PeriodFour(multiplier, at, float(sign * c1.real), float(sign * c3.real))
 
 
+@harmless_underflow
 def period_three(block: Block, at: At = "gain", state: ArrayLike | None = None) -> PeriodThree:
     """The sector q = 2π/3 (3 | N), Λ > 0, of a scalar block with symmetric kernels; `block`, `at`, `state` as above.
 
@@ -211,6 +217,7 @@ def period_three(block: Block, at: At = "gain", state: ArrayLike | None = None) 
     return PeriodThree(multiplier, at, here.B(-k, -k).real, c1.real)
 
 
+@harmless_underflow
 def homogeneous_state(block: Block, at: At = "gain", state: ArrayLike | None = None) -> HomogeneousState:
     """The sector q = 0 of a scalar block; `block`, `at`, `state` as above.
 

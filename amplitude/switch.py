@@ -18,14 +18,16 @@ from amplitude.problem import Floats, Kind, Problem
 from amplitude.progress import progress_bar
 from amplitude.symmetry import slides_of
 from dispersion import ArgumentError, Block, Mode, dispersion_relation
-from dispersion.errors import real_number, whole_number
+from dispersion.errors import flag, instance, real_number, whole_number
 from dispersion.grid import Wavenumber, grid_index, grid_wavenumbers, wavenumber
 from dispersion.mode import eigenmode
+from dispersion.quiet import harmless_underflow
 
 REAL = 1e-6
 """Phase of a multiplier, in radians, under which it counts as real."""
 
 
+@harmless_underflow
 def switch(
     branch: Branch,
     bifurcation: Bifurcation,
@@ -80,6 +82,7 @@ def switch(
     )
 
 
+@harmless_underflow
 def pattern_branch(
     make_block: MakeBlock,
     values: ArrayLike,
@@ -105,7 +108,10 @@ def pattern_branch(
     Λ_k > 0 gives standing (steady) waves, Λ_k < 0 alternating ones, complex Λ_k travelling ones.
     """
     marks = values_of(values)
-    first = make_block(float(marks[0]))
+    if not callable(make_block):
+        raise ArgumentError("make_block", type(make_block).__name__, "a function from the parameter to a Block")
+    first = instance("make_block", make_block(float(marks[0])), Block)
+    longest, amplitude = real_number("longest", longest, positive=True), real_number("amplitude", amplitude)
     index = grid_index("k", k, first.shape)
     homogeneous = _Homogeneous(make_block, first, state)
     value = _onset(lambda p: abs(homogeneous.mode(p, index).multiplier) - 1, marks[0], marks[-1])
@@ -117,9 +123,8 @@ def pattern_branch(
     if kind == "travelling" and not ((2 * np.atleast_1d(mode.k)) % first.shape).any():
         raise ArgumentError("k", f"{k}, whose Λ = {mode.multiplier:.6g} is complex", "k ≠ 0, N/2, or find_oscillation")
     drift = _drift_of(mode) if kind == "travelling" else np.zeros(len(first.shape))
-    plan = Walk(
-        (float(marks[0]), float(marks[-1])), whole_number("points", points, 3) - 2, longest, longest / 3, locate
-    )
+    window, steps = (float(marks[0]), float(marks[-1])), whole_number("points", points, 3) - 2
+    plan = Walk(window, steps, longest, longest / 3, flag("locate", locate))
 
     def leave(angle: float, plan: Walk) -> Branch:
         direction = mode.field(0.5, phase=angle)
@@ -161,7 +166,11 @@ def _leave(
         along = np.append(problem.pack(size * direction, np.zeros(len(block.shape))), 0.0)
         origin = np.append(problem.pack(base, drift), value)
         z, residual, _ = path.solve(origin + along, along / path.scale)
-        if residual <= path.tolerance and np.linalg.norm((z - origin - along) / path.scale) <= size * 10:
+        if (
+            (z != origin).any()
+            and residual <= path.tolerance
+            and np.linalg.norm((z - origin - along) / path.scale) <= size * 10
+        ):
             break
     else:
         raise ArgumentError(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispersion import ArgumentError, Block, Mode
+from dispersion.errors import instance
 from dispersion.grid import Wavenumber, conjugate_pairs, lag_index, mirrored, positions, wavenumber
 
 Floats = NDArray[np.float64]
@@ -221,6 +222,9 @@ class Reduction:
 
 def projection(shape: tuple[int, ...], x: NDArray, mode: Mode) -> float:
     """|wᴴX_k| of the field `x` (N, d), X_k = fft(X)[k]/N, w the left vector of `mode`; |w| = 1/|wᴴv| may exceed 1."""
+    if (instance("mode", mode, Mode).shape, mode.left.size) != (shape, x.shape[1]):
+        got = f"one of tokens {mode.shape}, d = {mode.left.size}"
+        raise ArgumentError("mode", got, f"a mode of tokens {shape}, d = {x.shape[1]}")
     modes = np.fft.fftn(x.reshape(*shape, -1), axes=range(len(shape))) / len(x)
     return float(abs(np.vdot(mode.left, modes[mode.k])))
 

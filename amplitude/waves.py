@@ -12,8 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from amplitude.forms import At, ScalarForms
 from amplitude.potential import one_mode_potential, plot_potential
 from dispersion import Block, ExclusionError
+from dispersion.errors import real_number
 from dispersion.grid import grid_index
 from dispersion.noun import Noun
+from dispersion.quiet import harmless_underflow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,6 +84,7 @@ class Wave(Noun):
 
         layer : l; phase : θ_0 in radians.
         """
+        layer, phase = real_number("layer", layer), real_number("phase", phase)
         theta = 2 * np.pi * self.k * np.arange(self.n) / self.n + self.phase_advance * layer + phase
         z = self.amplitude * np.exp(1j * theta)
         return self.mean + 2 * np.real(z + self.harmonic_ratio * z**2)
@@ -98,6 +101,7 @@ class Wave(Noun):
         return plot_potential(self.potential, stationary, ax)
 
 
+@harmless_underflow
 def standing_wave(block: Block, k: int, at: At = "gain", state: ArrayLike | None = None) -> Wave:
     """The standing wave (Λ > 0) or alternating wave (Λ < 0) of a scalar block with symmetric kernels.
 
@@ -110,6 +114,7 @@ def standing_wave(block: Block, k: int, at: At = "gain", state: ArrayLike | None
     return _wave(block, k, at, state, symmetric=True)
 
 
+@harmless_underflow
 def travelling_wave(block: Block, k: int, at: At = "gain", state: ArrayLike | None = None) -> Wave:
     """The travelling wave of a scalar block with a directional kernel; parameters as `standing_wave`.
 

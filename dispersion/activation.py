@@ -17,8 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from dispersion.errors import ArgumentError, choice, frozen_array, number_array, real_array, whole_number
 from dispersion.noun import Noun
+from dispersion.quiet import beyond_float64
 
 Series = list[NDArray]
+
+MOST = 170
+"""Largest order of a Taylor coefficient: 171! is beyond float64."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +44,12 @@ class Activation(Noun):
         coefficients = frozen_array("coefficients", self.coefficients, (None,)).tolist() if given else ()
         object.__setattr__(self, "coefficients", tuple(coefficients))
 
+    @beyond_float64
     def __call__(self, y: ArrayLike) -> NDArray:
         """φ(y), elementwise; `y` real or complex, its shape kept."""
         return FUNCTIONS[self.name].value(number_array("y", y), self.coefficients)
 
+    @beyond_float64
     def taylor(self, y: ArrayLike, order: int) -> NDArray:
         """(…, order+1) Taylor coefficients φ⁽ⁿ⁾(y)/n! at each point of `y` (…).
 
@@ -51,7 +57,8 @@ class Activation(Noun):
         with an ArgumentError.
         """
         y = number_array("y", y)
-        series = FUNCTIONS[self.name].series(y, whole_number("order", order, 0), self.coefficients)
+        whole_number("order", order, 0, MOST)
+        series = FUNCTIONS[self.name].series(y, order, self.coefficients)
         return np.stack([np.broadcast_to(term, y.shape) for term in series], axis=-1)
 
     @classmethod

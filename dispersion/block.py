@@ -17,12 +17,23 @@ from os import PathLike
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dispersion.errors import ArgumentError, choice, frozen, frozen_array, number_array, real_array, real_number
+from dispersion.errors import (
+    ArgumentError,
+    choice,
+    frozen,
+    frozen_array,
+    instance,
+    number_array,
+    real_array,
+    real_number,
+    states,
+    vector,
+)
 from dispersion.feedforward import FeedForward
 from dispersion.head import Head, optional_vector
-from dispersion.memory import require
 from dispersion.normalisation import Normalisation
 from dispersion.noun import Noun
+from dispersion.quiet import beyond_float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,37 +138,49 @@ class Block(Noun):
 
         return load_block(path)
 
+    @beyond_float64
     def forward(self, x: ArrayLike) -> NDArray:
         """F(X) for states `x` (…, N, d) → (…, N, d); (…, N) → (…, N) is accepted for d = 1.
 
-        Complex states are accepted: F is continued analytically.
+        Computed in float64 whatever the type of x. Complex states are accepted: F is continued analytically. What
+        leaves float64 on the way, or was not finite, gives inf or NaN.
         """
         require_periodic(self)
         x, squeezed = self._states(x)
-        require("x", f"{x.size // (self.n * self.d):,} states of {self.n:,} tokens", forward_memory(self, x))
         seen = self.seen(x)
         out = self.pointwise(x + self.mix([head.attention(seen) for head in self.heads], seen))
         return out[..., 0] if squeezed else out
 
+    @beyond_float64
     def seen(self, x: NDArray) -> NDArray:
         """What the heads see of `x` (…, d): LN_1(x) if pre-normalised, else x itself."""
+        x = states("x", x, self.d)
         return x if self.attention_norm is None or self.placement == "post" else self.attention_norm(x)
 
+    @beyond_float64
     def mix(self, attention: Sequence[NDArray], seen: NDArray) -> NDArray:
         """ε_a (Σ_h A_h S M_hᵀ + c), the attention branch: `attention` (…, n, n) for each head, `seen` S (…, n, d)."""
+        seen = states("seen", seen, None, self.d)
+        if len(instance("attention", attention, Sequence)) != len(self.heads):
+            raise ArgumentError("attention", f"weights of {len(attention)} heads", f"those of {len(self.heads)}")
+        attention = [states("attention", weights, None, seen.shape[-2]) for weights in attention]
         heads = zip(attention, self.heads, strict=True)
         mixed = sum(weights @ seen @ head.value.T for weights, head in heads)
         return self.attention_scale * (mixed if self.attention_bias is None else mixed + self.attention_bias)
 
+    @beyond_float64
     def pointwise(self, y: NDArray) -> NDArray:
         """H(y), (…, d) → (…, d): feed-forward and normalisations after the attention branch."""
+        y = states("y", y, self.d)
         if self.placement == "pre":
             return y + self._feedforward(_normalised(self.feedforward_norm, y))
         h = _normalised(self.attention_norm, y)
         return _normalised(self.feedforward_norm, h + self._feedforward(h))
 
+    @beyond_float64
     def pointwise_jacobian(self, y: NDArray) -> NDArray[np.float64]:
         """(d, d) derivative C = DH at the state `y` (d,)."""
+        y = vector("y", y, self.d)
         if self.placement == "pre":
             inner = _slope(self.feedforward_norm, y)
             return np.eye(self.d) + self._feedforward_slope(_normalised(self.feedforward_norm, y)) @ inner
@@ -167,8 +190,10 @@ class Block(Noun):
 
     def seen_jacobian(self, a: NDArray) -> NDArray[np.float64]:
         """(d, d) derivative N_1 of `seen` at the state `a` (d,)."""
+        a = vector("a", a, self.d)
         return _slope(self.attention_norm if self.placement == "pre" else None, a)
 
+    @beyond_float64
     def attended(self, a: ArrayLike | None = None) -> NDArray[np.float64]:
         """(d,) y* = a + ε_a (Σ_h M_h LN_1(a) + c), what H acts on at the homogeneous state 1⊗a."""
         a = self.homogeneous_state(a)
@@ -201,12 +226,6 @@ class Block(Noun):
             return x[..., None], True
         also = f" or (…, {self.n})" if self.d == 1 else ""
         raise ArgumentError("x", f"shape {x.shape}", f"shape (…, {self.n}, {self.d}){also}")
-
-
-def forward_memory(block: Block, x: NDArray) -> int:
-    """The bytes that F of states `x` (…, N, d) takes: N×N weights of all heads at once, and more as they are made."""
-    pairs = x.size // block.d * block.n
-    return x.dtype.itemsize * ((len(block.heads) + 3) * pairs + 6 * x.size) + 8 * 3 * block.n**2
 
 
 def require_periodic(block: Block) -> None:

@@ -17,6 +17,7 @@ from dispersion.edges import boundary_modes
 from dispersion.errors import ArgumentError, shown, whole_number
 from dispersion.noun import Noun
 from dispersion.open_spectrum import bulk_maximum, bulk_set
+from dispersion.quiet import harmless_underflow
 from dispersion.sectors import Sector, sectors
 
 TIE = 1e-9
@@ -67,6 +68,7 @@ class Verdict(Noun):
         return f"{self.kind}: periodic {self.periodic:.6g}, absolute {self.absolute:.6g}, decided by {self.decided_by}"
 
 
+@harmless_underflow
 def stability(
     block: Block, boundary: str = "open", state: ArrayLike | None = None, tokens: int | None = None, points: int = 96
 ) -> Verdict:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dispersion.errors import ArgumentError, choice, frozen, real_array, whole_number
+from dispersion.errors import ArgumentError, choice, frozen, real_array, real_number, whole_number
 from dispersion.kernel import symbol_at
 from dispersion.mode import DEFECTIVE
 from dispersion.noun import Noun, cached_property
 from dispersion.plot import axes_for
+from dispersion.quiet import harmless_underflow
 from dispersion.relation import Dispersion
 from dispersion.tracking import DEGENERATE, HALVINGS, follow, point, separation
 
@@ -23,6 +24,7 @@ ROUNDING = 1e-14
 """Imaginary part, relative to the largest |Λ| at that q, that counts as zero."""
 
 
+@harmless_underflow
 def derivative(relation: Dispersion, q: ArrayLike, axis: int = 0) -> NDArray[np.complex128]:
     """(…, d, d) dJ/dq of a `relation` at `q`, (…) on a ring and (…, D) on a torus.
 
@@ -139,6 +141,7 @@ class Branches(Noun):
         return values[..., 0] if self.q.ndim == 1 else values
 
 
+@harmless_underflow
 def branches(relation: Dispersion, q: ArrayLike | None = None, tolerance: float = DEGENERATE) -> Branches:
     """Follow the eigenvalues of a `relation` along the wavenumbers `q` by the overlap of left and right eigenvectors.
 
@@ -150,7 +153,7 @@ def branches(relation: Dispersion, q: ArrayLike | None = None, tolerance: float 
     straight; an avoided one is turned away from, unless it is narrower than that.
     """
     _require_dispersion(relation)
-    q = _path(relation.shape, q)
+    q, tolerance = _path(relation.shape, q), real_number("tolerance", tolerance)
     values, vectors = np.linalg.eig(relation(q))
     points = [point(at, *pair) for at, *pair in zip(q, values, vectors, strict=True)]
     # start where the branches are furthest apart and go both ways

@@ -14,8 +14,8 @@ from dispersion.block import Block
 from dispersion.errors import ArgumentError, choice, frozen, instance, number_array, real_number, whole_number
 from dispersion.head import Head, softmax
 from dispersion.kernel import Kernel
-from dispersion.memory import require
 from dispersion.noun import Noun, cached_property
+from dispersion.quiet import beyond_float64, harmless_underflow
 
 BOUNDARIES = ("periodic", "open", "causal")
 MEMORY = 2**28
@@ -86,6 +86,7 @@ class Chain(Noun):
         kernels = [homogeneous_kernel(head, seen) for head in self.block.heads]
         return np.stack([chain_attention(kernel, self.n, self.boundary) for kernel in kernels])
 
+    @beyond_float64
     def forward(self, x: ArrayLike) -> NDArray:
         """F(X) for states `x` (…, n, d) → (…, n, d); (…, n) → (…, n) is accepted for d = 1.
 
@@ -97,9 +98,6 @@ class Chain(Noun):
             also = f" or (…, {self.n})" if self.d == 1 else ""
             raise ArgumentError("x", f"shape {x.shape}", f"shape (…, {self.n}, {self.d}){also}")
         x = x[..., None] if squeezed else x
-        count = x.size // (self.n * self.d)
-        needed = x.itemsize * (len(self.block.heads) + 3) * count * self.n**2
-        require("x", f"{count:,} states of {self.n:,} tokens", needed)
         seen, position = self.block.seen(x), np.arange(self.n)[:, None]
         heads = zip(self.block.heads, self._logits, strict=True)
         attention = [head.attention(seen, logits, position) for head, logits in heads]
@@ -121,6 +119,7 @@ class Chain(Noun):
         return jacobian
 
 
+@harmless_underflow
 def core(block: Block, layers: int, n: int) -> slice:
     """The tokens on which `n` tokens with open and with periodic ends agree exactly after `layers` layers (Prop. A.2).
 
@@ -134,17 +133,21 @@ def core(block: Block, layers: int, n: int) -> slice:
     return slice(start, max(start, n - layers * max(lows)))
 
 
+@harmless_underflow
 def tail_mass(kernel: Kernel, distance: int) -> float:
     """δ(ξ) = Σ_{|r| > ξ} A_r, the attention weight of `kernel` beyond the `distance` ξ ≥ 0."""
+    if len(instance("kernel", kernel, Kernel).shape) > 1:
+        raise ArgumentError("kernel", f"a torus of {kernel.shape} tokens", "a ring of tokens")
     beyond = np.abs(kernel.lags) > whole_number("distance", distance, 0)
     return float(kernel.weights[beyond].sum())
 
 
+@beyond_float64
 def tail_bound(block: Block, layers: int, distance: int, radius: float) -> float:
     """A bound on |x°_j − x_j|, open against periodic ends, for Lξ ≤ j < n − Lξ after L layers (App. A.7).
 
     block : the Block; layers : L; distance : ξ, in tokens; radius : R with |x_j| ≤ R (Euclidean) in every token of
-    every layer but the last, of both runs. The constants are derived:
+    every layer but the last, of both runs; inf where it is beyond float64. The constants are derived:
 
     With δ_h the tail mass, m = ε_a‖M‖, w = ‖W‖R² (content moves a logit by at most w) and H of slope at most ℓ,
     e_{l+1} ≤ ℓ[ (1 + Σ_h m_h(1 + 2w_h)) e_l + Σ_h m_h e^{2w_h} δ_h · 4R(1 + w_h) ],   e_0 = 0.
@@ -152,7 +155,7 @@ def tail_bound(block: Block, layers: int, distance: int, radius: float) -> float
     require_chain(block)
     if not block.plain:
         raise ArgumentError("block", "a normalisation, rotary encoding, gate or bias", "a plain block")
-    layers, radius = whole_number("layers", layers, 0), real_number("radius", radius, positive=True)
+    layers, radius = whole_number("layers", layers, 0), np.float64(real_number("radius", radius, positive=True))
     gain, source = 1.0, 0.0
     for head in block.heads:
         m = _branch_norm(block, head)
@@ -162,7 +165,9 @@ def tail_bound(block: Block, layers: int, distance: int, radius: float) -> float
     reach = radius * (1 + sum(_branch_norm(block, head) for head in block.heads))
     slope, error = _steepest_slope(block, reach), 0.0
     for _ in range(layers):
-        error = slope * (gain * error + source)
+        before, error = error, slope * (gain * error + source)
+        if error == before:  # no tail, or beyond float64
+            break
     return float(error)
 
 
@@ -179,7 +184,11 @@ def linearised(block: Block, state: ArrayLike | None) -> tuple[NDArray[np.float6
     """(C, [ε_a C M_h N_1]), each (d, d): the parts of J(q) of `block` at 1⊗`state`."""
     a = block.homogeneous_state(state)
     C, inner = block.pointwise_jacobian(block.attended(a)), block.seen_jacobian(a)
-    return C, [block.attention_scale * C @ head.value @ inner for head in block.heads]
+    with np.errstate(over="ignore", invalid="ignore"):
+        mixes = [block.attention_scale * C @ head.value @ inner for head in block.heads]
+    if not all(np.isfinite(part).all() for part in (C, *mixes)):
+        raise ArgumentError("state", "a J(q) that is not finite", "a state and weights whose J(q) is within float64")
+    return C, mixes
 
 
 def positional_kernel(head: Head) -> Kernel:

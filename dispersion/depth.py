@@ -21,6 +21,7 @@ from dispersion.errors import ArgumentError, frozen, instance, shown, whole_numb
 from dispersion.grid import conjugate_pairs
 from dispersion.memory import require
 from dispersion.noun import Noun, cached_property
+from dispersion.quiet import harmless_underflow
 from dispersion.relation import Spectrum, dispersion_relation
 
 BATCH = 2**20
@@ -168,11 +169,9 @@ class Propagator(Spectrum):
         return next(islice(self._products(), depth, None))
 
     def _by_depth(self, measure: Callable[[NDArray[np.complex128]], NDArray[np.float64]]) -> NDArray[np.float64]:
-        tokens = int(np.prod(self.shape))
-        require("relations", f"{self.layers:,} layers of {tokens:,} wavenumbers", 16 * (self.layers + 1) * tokens)
         products = self._products()
         rows: list[NDArray[np.float64]] = []
-        size = max(1, BATCH // (self.d**2 * tokens))
+        size = max(1, BATCH // (self.d**2 * int(np.prod(self.shape))))
         while batch := list(islice(products, size)):
             scaled, log_scale = (np.array(part) for part in zip(*batch, strict=True))
             rows.extend(self._unfolded(row) for row in _log(measure(scaled)) + log_scale)
@@ -187,24 +186,27 @@ class Propagator(Spectrum):
         return every.reshape(*self.shape, *values.shape[1:])
 
 
+@harmless_underflow
 def orbit(block: Block, state: ArrayLike | None, layers: int) -> NDArray[np.float64]:
     """(layers+1, d) the homogeneous states a, g(a), g(g(a)), … of `block`: F(1⊗a) = 1⊗g(a).
 
     state : a, (d,), or a number for d = 1; zero for None. layers : 0 or more.
     An ArgumentError says where the orbit leaves the finite numbers or meets a state where a normalisation fails.
     """
-    return _states(_repeated(block, layers, 0), block, state)
+    return _states(_repeated(block, whole_number("layers", layers, 0)), block, state)
 
 
+@harmless_underflow
 def along_orbit(block: Block, state: ArrayLike | None = None, layers: int = 1) -> Propagator:
     """The product of J(q) along `layers` layers (1 or more) of one `block`, from the homogeneous state 1⊗`state`.
 
     state : a, (d,), or a number for d = 1; zero by default. It need not be a fixed point: the base state follows
     a → g(a) (Eq. A.10). An ArgumentError names what cannot be used, as in `dispersion_relation` and `orbit`.
     """
-    return through_layers(_repeated(block, layers, 1), state)
+    return through_layers(_repeated(block, whole_number("layers", layers, 1)), state)
 
 
+@harmless_underflow
 def through_layers(blocks: Sequence[Block], state: ArrayLike | None = None) -> Propagator:
     """The product of J(q) through layers of different weights, from the homogeneous state 1⊗`state` (Eq. 180).
 
@@ -219,11 +221,7 @@ def through_layers(blocks: Sequence[Block], state: ArrayLike | None = None) -> P
             raise _mismatch(f"blocks[{number}]", (block.shape, block.d), grid)
     known: dict[tuple[int, bytes], Spectrum] = {}  # a layer that comes back is not computed again
     relations = []
-    states = _states(blocks, blocks[0], state)[:-1]
-    (n, d), distinct = (blocks[0].n, blocks[0].d), len({a.tobytes() for a in states})
-    got = f"{distinct:,} states on the way, each with J(q) of {d:,} features at {n:,} wavenumbers"
-    require("blocks", got, 16 * distinct * n * (d**2 + len(blocks[0].heads)))
-    for block, a in zip(blocks, states, strict=True):
+    for block, a in zip(blocks, _states(blocks, blocks[0], state)[:-1], strict=True):
         key = id(block), a.tobytes()
         if key not in known:
             known[key] = dispersion_relation(block, a)
@@ -231,6 +229,7 @@ def through_layers(blocks: Sequence[Block], state: ArrayLike | None = None) -> P
     return Propagator(tuple(relations))
 
 
+@harmless_underflow
 def asymptotic_rate(
     block: Block, state: ArrayLike | None = None, settle: int = 1000, layers: int = 1000
 ) -> NDArray[np.float64]:
@@ -260,10 +259,9 @@ def _states(blocks: Sequence[Block], first: Block, state: ArrayLike | None) -> N
     return np.array(states)
 
 
-def _repeated(block: Block, layers: int, least: int) -> list[Block]:
-    """`block` as often as there are layers on its orbit, `least` or more."""
-    block, layers = _checked(block, "block"), whole_number("layers", layers, least)
-    require("layers", f"{layers:,} layers of {block.d:,} features", layers * (16 * block.d + 120))
+def _repeated(block: Block, layers: int) -> list[Block]:
+    """The `block` of each of `layers` layers, if there is room for a state of each."""
+    require("layers", f"{layers:,} layers", layers * (256 + 8 * _checked(block, "block").d))
     return [block] * layers
 
 

@@ -7,21 +7,31 @@ own sense and turned round here. Where a source defines an encoding by distance 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from math import prod
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dispersion.errors import ArgumentError, flag, frozen_array, real_array, real_number, whole_array, whole_number
+from dispersion.errors import (
+    ArgumentError,
+    flag,
+    frozen_array,
+    real_array,
+    real_number,
+    shown,
+    whole_array,
+    whole_number,
+)
 from dispersion.grid import grid_index, grid_lags
 from dispersion.memory import require
+from dispersion.noun import Noun
+from dispersion.quiet import beyond_float64, harmless_underflow
 
 Shape = int | tuple[int, ...]
 Floats = NDArray[np.float64]
 
 
-class Encodings:
+class Encodings(Noun):
     """Constructors of `Kernel`, which see for the meaning of logits and lags.
 
     `n` or `shape` is the number of tokens of a ring or, where a tuple (N_1, …, N_D) is accepted, the shape of a torus.
@@ -31,6 +41,7 @@ class Encodings:
     def __init__(self, logits: Floats, causal: bool = False) -> None: ...
 
     @classmethod
+    @beyond_float64
     def table(cls, logits: ArrayLike, causal: bool = False) -> Self:
         """The kernel with these `logits`, (N,) or (N_1, …, N_D), entry r mod N being b_r, r = i − j; `causal` as in
         `Kernel`.
@@ -38,11 +49,13 @@ class Encodings:
         return cls(logits, causal)  # type: ignore[arg-type]
 
     @classmethod
+    @beyond_float64
     def uniform(cls, n: Shape) -> Self:
         """No positional encoding: b = 0 on `n` tokens or a torus of shape `n`, so λ(q) = δ_{q0} on the grid (Eq. 6)."""
         return cls(np.zeros(_shape("n", n)))
 
     @classmethod
+    @beyond_float64
     def gaussian_lobes(cls, n: Shape, separation: ArrayLike, width: float, strength: float) -> Self:
         """Two lobes at lags ±Δ: b_r = s[e^{−‖r−Δ‖²/2w²} + e^{−‖r+Δ‖²/2w²}] (App. I.2).
 
@@ -51,11 +64,12 @@ class Encodings:
         """
         lags = _lags("n", n)
         separation = _vector("separation", separation, lags.shape[-1])
-        width = real_number("width", width, positive=True)
+        width = np.float64(real_number("width", width, positive=True))
         lobes = sum(np.exp(-((lags - centre) ** 2).sum(-1) / (2 * width**2)) for centre in (separation, -separation))
         return cls(real_number("strength", strength) * lobes)
 
     @classmethod
+    @beyond_float64
     def skewed_lobe(cls, n: int, separation: float, width_below: float, width_above: float, strength: float) -> Self:
         """One lobe at lag Δ with two widths: b_r = s e^{−(r−Δ)²/2ζ²}, ζ = `width_below` for r ≤ Δ,
         `width_above` for r > Δ, −N/2 ≤ r < N/2. Directional: its waves travel.
@@ -70,6 +84,7 @@ class Encodings:
         return cls(real_number("strength", strength) * np.exp(-((lags - separation) ** 2) / (2 * width**2)))
 
     @classmethod
+    @beyond_float64
     def von_mises(cls, n: Shape, wavenumber: int | tuple[int, ...], strength: float, phase: float = 0.0) -> Self:
         """b_r = s cos(q_0·r − φ), q_0 = 2πk_0/N with the whole number k_0 = `wavenumber`, a tuple on a torus.
 
@@ -82,6 +97,7 @@ class Encodings:
         return cls(real_number("strength", strength) * np.cos(angle))
 
     @classmethod
+    @beyond_float64
     def alibi(cls, n: Shape, slope: float, causal: bool = False) -> Self:
         """ALiBi (arXiv 2108.12409): b_r = −m‖r‖ with −N/2 ≤ r < N/2, or b_r = −m r with 0 ≤ r < N if `causal`.
         On a torus ‖r‖ is Euclidean, as in 2D-ALiBi (arXiv 2311.00566).
@@ -91,6 +107,7 @@ class Encodings:
         return cls(-real_number("slope", slope) * _distance("n", n, causal), causal)
 
     @classmethod
+    @beyond_float64
     def kerple_log(cls, n: Shape, r1: float, r2: float, causal: bool = False) -> Self:
         """KERPLE, logarithmic (arXiv 2205.09921): b_r = −r_1 log(1 + r_2‖r‖), so A_r ∝ (1 + r_2‖r‖)^{−r_1}.
 
@@ -100,6 +117,7 @@ class Encodings:
         return cls(-r1 * np.log1p(r2 * _distance("n", n, causal)), causal)
 
     @classmethod
+    @beyond_float64
     def kerple_power(cls, n: Shape, r1: float, r2: float, causal: bool = False) -> Self:
         """KERPLE, power (arXiv 2205.09921): b_r = −r_1‖r‖^{r_2}; r_2 = 1 is ALiBi, r_2 = 2 a Gaussian.
 
@@ -112,6 +130,7 @@ class Encodings:
         return cls(-r1 * _distance("n", n, causal) ** r2, causal)
 
     @classmethod
+    @beyond_float64
     def fire(cls, n: int, mlp: Callable[[Floats], ArrayLike], c: float, threshold: float, causal: bool = True) -> Self:
         """FIRE (arXiv 2310.04418): b_ij = f(ψ(i−j) / ψ(max(L, i))), ψ(x) = log(1 + cx), positions 1 … N. It depends on
         i − j alone only while i ≤ L, so L ≥ N is needed; then b_r = f(ψ(r)/ψ(L)).
@@ -119,6 +138,8 @@ class Encodings:
         n : tokens; mlp : f, from (N,) in [0, 1] to (N,) logits, such as `relu_mlp`; c > 0, per token; threshold :
         L ≥ N, in tokens; causal : lags 0 … N−1, else f acts on ψ(|r|), −N/2 ≤ r < N/2.
         """
+        if not callable(mlp):
+            raise ArgumentError("mlp", shown(mlp), "a function of an array")
         distance, c = _distance("n", whole_number("n", n, 2), causal), real_number("c", c, positive=True)
         threshold = real_number("threshold", threshold)
         if threshold < n:
@@ -127,6 +148,7 @@ class Encodings:
         return cls(frozen_array("mlp", mlp(np.log1p(c * distance) / np.log1p(c * threshold)), (n,)), causal)
 
     @classmethod
+    @beyond_float64
     def convit(cls, shape: Shape, centre: ArrayLike, strength: float) -> Self:
         """ConViT's positional attention (arXiv 2103.10697): b = −α‖δ − Δ‖², δ = key − query, −N/2 ≤ δ < N/2. Up to a
         constant this is v·(‖δ‖², δ_1, …, δ_D) with v = −α(1, −2Δ_1, …, −2Δ_D), the paper's initialisation.
@@ -139,6 +161,7 @@ class Encodings:
         return cls(-real_number("strength", strength) * ((offsets - centre) ** 2).sum(-1))
 
     @classmethod
+    @beyond_float64
     def convit_learned(cls, shape: Shape, weights: ArrayLike) -> Self:
         """ConViT's positional attention as trained: b = v·(‖δ‖², δ_1, …, δ_D), δ = key − query, −N/2 ≤ δ < N/2.
 
@@ -150,6 +173,7 @@ class Encodings:
         return cls((offsets**2).sum(-1) * weights[0] + offsets @ weights[1:])
 
     @classmethod
+    @beyond_float64
     def t5(cls, n: int, table: ArrayLike, max_distance: int = 128, bidirectional: bool = True) -> Self:
         """T5 relative attention bias (arXiv 1910.10683): b = `table`[t5_bucket(δ)], δ = key − query.
 
@@ -161,6 +185,7 @@ class Encodings:
         return cls(table[_bucket("table", offsets, len(table), max_distance, bidirectional)], not bidirectional)
 
     @classmethod
+    @beyond_float64
     def swin(cls, shape: Shape, table: ArrayLike) -> Self:
         """Swin's relative position bias (arXiv 2103.14030) on a sliding window of M_1 × … × M_D:
         b_r = `table`[r + M − 1], r = query − key, for |r| < M on every axis, and −inf outside. The fixed edges of
@@ -184,6 +209,7 @@ class Encodings:
         return cls(logits)
 
     @classmethod
+    @beyond_float64
     def mask(cls, m: ArrayLike, causal: bool = False) -> Self:
         """A learnable mask by lag (arXiv 2608.00418): b_r = log σ(m_r), to be added to another kernel: `kernel + mask`.
 
@@ -192,17 +218,19 @@ class Encodings:
         return cls(mask_logits(m), causal)
 
 
+@harmless_underflow
 def alibi_slopes(heads: int) -> Floats:
     """The standard ALiBi slopes (arXiv 2108.12409), (heads,): 2^{−8h/H}, h = 1 … H, if H = `heads` is a power of two.
     Else those of the power P below H, then every other one of 2P: 2^{−8(h−1/2)/P}, h = 1 … H−P.
     """
     heads = whole_number("heads", heads, 1)
-    require("heads", f"{heads:,} heads", 64 * heads)
+    require("heads", f"{heads:,} slopes", 32 * heads)
     power = 1 << (heads.bit_length() - 1)
     exponents = np.concatenate([np.arange(1, power + 1), np.arange(1, heads - power + 1) - 0.5])
     return np.exp2(-8 * exponents / power)
 
 
+@harmless_underflow
 def t5_bucket(
     relative_position: ArrayLike, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True
 ) -> NDArray[np.int64]:
@@ -229,6 +257,7 @@ def _bucket(argument: str, offsets: NDArray[np.int64], buckets: int, max_distanc
     return bucket + one_side * (two & (offsets > 0))
 
 
+@harmless_underflow
 def relu_mlp(weight_in: ArrayLike, bias_in: ArrayLike, weight_out: ArrayLike) -> Callable[[Floats], Floats]:
     """The function x ↦ Σ_k `weight_out`_k max(0, `weight_in`_k x + `bias_in`_k), each (hidden,): FIRE's f for one head.
     An outer bias is the same for every lag and drops out.
@@ -239,6 +268,7 @@ def relu_mlp(weight_in: ArrayLike, bias_in: ArrayLike, weight_out: ArrayLike) ->
     return lambda x: np.maximum(0.0, real_array("x", x)[..., None] * inner + bias) @ outer
 
 
+@harmless_underflow
 def mask_logits(m: ArrayLike) -> Floats:
     """log σ(m) = −log(1 + e^{−m}) of a mask `m` (…), such as (N, N), to be added to the logits (arXiv 2608.00418).
 
@@ -256,15 +286,13 @@ def _shape(argument: str, value: Shape) -> tuple[int, ...]:
         shape = tuple(whole_number(argument, size, 1) for size in value)
         if max(shape) == 1:
             raise ArgumentError(argument, shape, "a torus of at least 2 tokens")
-    else:
-        shape = (whole_number(argument, value[0] if isinstance(value, Sequence) and value else value, 2),)
-    require(argument, f"{prod(shape):,} tokens", 8 * (2 * len(shape) + 6) * prod(shape))
-    return shape
+        return shape
+    return (whole_number(argument, value[0] if isinstance(value, Sequence) and value else value, 2),)
 
 
 def _ring(argument: str, n: int, causal: bool = False) -> NDArray[np.int64]:
     """(n,) lags of a ring, after checking `n`."""
-    return grid_lags(_shape(argument, whole_number(argument, n, 2)), causal)
+    return grid_lags((whole_number(argument, n, 2),), causal)
 
 
 def _lags(argument: str, value: Shape, causal: bool = False) -> NDArray[np.int64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -68,7 +69,11 @@ def real_number(argument: str, value: object, *, positive: bool = False) -> floa
 
 def whole_number(argument: str, value: object, least: int, most: int = 2**63 - 1) -> int:
     """`value` as an int from `least` to `most`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
+    if (
+        isinstance(value, bool | np.timedelta64)
+        or not isinstance(value, int | np.integer)
+        or not least <= value <= most
+    ):
         span = f"of at least {least}" if most == 2**63 - 1 else f"from {least} to {most}"
         raise ArgumentError(argument, shown(value), f"a whole number {span}")
     return int(value)
@@ -85,7 +90,8 @@ def choice(argument: str, value: object, options: Iterable[str]) -> str:
     """`value` if it is one of the words `options`."""
     options = tuple(options)
     if not isinstance(value, str) or value not in options:
-        accepted = " or ".join(map(repr, options)) if len(options) == 2 else ", ".join(options)
+        *others, last = map(repr, options)
+        accepted = f"{', '.join(others)} or {last}" if len(options) < 4 else ", ".join(options)
         raise ArgumentError(argument, shown(value), accepted)
     return str(value)
 
@@ -96,6 +102,14 @@ def instance(argument: str, value: T, *kinds: type) -> T:
         names = [f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}" for kind in kinds]
         raise ArgumentError(argument, type(value).__name__, " or ".join(names))
     return value
+
+
+def items(argument: str, value: Iterable[T]) -> list[T]:
+    """What the iterable `value` holds."""
+    try:
+        return list(value)
+    except TypeError:
+        raise ArgumentError(argument, shown(value), "a sequence") from None
 
 
 def generator(argument: str, rng: RNG) -> np.random.Generator:
@@ -163,6 +177,56 @@ def frozen_logits(argument: str, value: ArrayLike, shape: tuple[int | None, ...]
     if np.isnan(array).any() or (array == np.inf).any():
         raise ArgumentError(argument, "NaN or +inf", accepted)
     return frozen(np.array(array))
+
+
+def states(argument: str, value: ArrayLike, *sizes: int | None) -> NDArray[Any]:
+    """`number_array` of shape (…, *sizes), None standing for any length ≥ 1."""
+    array = number_array(argument, value)
+    tail = array.shape[-len(sizes) :]
+    if len(tail) != len(sizes) or any(
+        size != want if want is not None else size == 0 for size, want in zip(tail, sizes, strict=True)
+    ):
+        shape = ", ".join("n" if size is None else str(size) for size in sizes)
+        raise ArgumentError(argument, f"shape {array.shape}", f"numbers of shape (…, {shape})")
+    return array
+
+
+def real_states(argument: str, value: ArrayLike, *sizes: int | None) -> NDArray[np.float64]:
+    """`states` of real numbers."""
+    return states(argument, real_array(argument, value), *sizes)
+
+
+def vector(argument: str, value: ArrayLike, size: int) -> NDArray[np.float64]:
+    """`real_array` of finite numbers, shape (size,)."""
+    array = real_array(argument, value)
+    check_shape(argument, array, (size,))
+    if not np.isfinite(array).all():
+        raise ArgumentError(argument, "values that are not finite", _finite((size,)))
+    return array
+
+
+def file_path(argument: str, path: object) -> Path:
+    """`path` as a Path."""
+    try:
+        found = Path(path)  # type: ignore[arg-type]
+        found.stat()
+    except TypeError:
+        raise ArgumentError(argument, shown(path), "the path of a file") from None
+    except OSError:
+        pass
+    except ValueError:  # NUL, or a surrogate that is no byte
+        raise ArgumentError(argument, shown(path), "the path of a file") from None
+    return found
+
+
+def broadcast(kind: Callable[[str, ArrayLike], NDArray], **values: ArrayLike) -> list[NDArray]:
+    """The arguments named, `number_array` or `real_array` as `kind` says, broadcast together."""
+    arrays = [kind(argument, value) for argument, value in values.items()]
+    try:
+        return list(np.broadcast_arrays(*arrays))
+    except ValueError:
+        shapes = ", ".join(str(array.shape) for array in arrays)
+        raise ArgumentError(", ".join(values), f"shapes {shapes}", "shapes that can be broadcast together") from None
 
 
 def check_shape(argument: str, array: NDArray, shape: tuple[int | None, ...]) -> None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dispersion.activation import Activation
-from dispersion.errors import ArgumentError, frozen_array, number_array, real_number, whole_number
+from dispersion.activation import MOST, Activation
+from dispersion.errors import ArgumentError, frozen_array, number_array, real_number, states, whole_number
 from dispersion.noun import Noun
+from dispersion.quiet import beyond_float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,15 +66,19 @@ class FeedForward(Noun):
         """Whether there is a gate."""
         return self.weight_gate is not None
 
+    @beyond_float64
     def __call__(self, y: NDArray) -> NDArray:
         """φ(y), (…, d) → (…, d)."""
+        y = states("y", y, self.d)
         hidden = self.activation(self._activated(y))
         if self.gated:
             hidden = hidden * self._inward(y)
         return hidden @ self.weight_out.T + self.bias_out
 
+    @beyond_float64
     def jacobian(self, y: NDArray) -> NDArray[np.float64]:
         """(…, d, d) derivative Dφ at the states `y` (…, d)."""
+        y = states("y", y, self.d)
         series = self.activation.taylor(self._activated(y), 1)
         value, slope = series[..., None, :, 0], series[..., None, :, 1]
         if self.weight_gate is None:
@@ -81,11 +86,12 @@ class FeedForward(Noun):
         through_gate = (self.weight_out * slope * self._inward(y)[..., None, :]) @ self.weight_gate
         return np.asarray(through_gate + (self.weight_out * value) @ self.weight_in)
 
+    @beyond_float64
     def taylor(self, y: ArrayLike, order: int) -> NDArray[np.float64]:
         """(…, order+1) Taylor coefficients φ⁽ⁿ⁾(y)/n! of a scalar (d = 1) feed-forward at each of `y` (…)."""
         if self.d != 1:
             raise ArgumentError("feedforward", f"d = {self.d}", "d = 1")
-        y, degrees = number_array("y", y)[..., None], np.arange(whole_number("order", order, 0) + 1)
+        y, degrees = number_array("y", y)[..., None], np.arange(whole_number("order", order, 0, MOST) + 1)
         inner = self.weight_in if self.weight_gate is None else self.weight_gate
         series = self.activation.taylor(self._activated(y), order) * inner**degrees
         if self.gated:

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 
 from dispersion.activation import Activation
 from dispersion.block import Block
-from dispersion.errors import ArgumentError
+from dispersion.errors import ArgumentError, file_path
 from dispersion.feedforward import FeedForward
 from dispersion.head import Head
 from dispersion.normalisation import Normalisation
@@ -74,7 +74,7 @@ def save_block(block: Block, path: str | os.PathLike[str]) -> None:
     with no block is never replaced, nor is a symbolic link.
     An ArgumentError says if `path` cannot be written, or a normalisation has no name.
     """
-    path = Path(path)
+    path = file_path("path", path)
     if path.suffix != ".toml":
         raise ArgumentError("path", repr(str(path)), "a name that ends in .toml")
     arrays: dict[str, Any] = {}
@@ -108,7 +108,7 @@ def save_block(block: Block, path: str | os.PathLike[str]) -> None:
 
 def load_block(path: str | os.PathLike[str]) -> Block:
     """The block in the TOML file `path`; an ArgumentError names the key that cannot be used, as in head[1].value."""
-    path = Path(path)
+    path = file_path("path", path)
     with _turn(path.parent, "LOCK_SH"):
         document, _ = read_toml(path, "path", "a TOML file of a block")
         try:

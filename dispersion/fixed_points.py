@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from dispersion.block import Block
 from dispersion.errors import RNG, ArgumentError, generator, instance, real_number, whole_number
-from dispersion.memory import require
 from dispersion.noun import Noun
+from dispersion.quiet import harmless_underflow
 
 ISOLATED = 1e-7
 """Distance of a multiplier from 1 under which a fixed point is not isolated, and relative distance of two of them."""
@@ -37,6 +37,7 @@ class FixedPoint(Noun):
         return bool(np.abs(self.multipliers).max() < 1)
 
 
+@harmless_underflow
 def fixed_points(block: Block, radius: float = 3.0, starts: int = 200, rng: RNG = 0) -> list[FixedPoint]:
     """The isolated solutions of g(a) = a of a `block` that Newton's method reaches, nearest to the origin first.
 
@@ -47,10 +48,7 @@ def fixed_points(block: Block, radius: float = 3.0, starts: int = 200, rng: RNG 
     free, g(a + c1) = g(a) + c1, and no fixed point isolated.
     """
     radius, starts = real_number("radius", radius, positive=True), whole_number("starts", starts, 1)
-    d = instance("block", block, Block).d
-    # every start may end at a fixed point of its own
-    require("starts", f"{starts:,} starts of {d:,} features", starts * (32 * d + 500))
-    seeds = generator("rng", rng).uniform(-radius, radius, (starts, d))
+    seeds = generator("rng", rng).uniform(-radius, radius, (starts, instance("block", block, Block).d))
     found: list[FixedPoint] = []
     for seed in (np.zeros(block.d), *seeds):
         try:

@@ -21,7 +21,8 @@ from dispersion.eigen import eigenvalues, ranking
 from dispersion.errors import RNG, ArgumentError, frozen, generator, instance, whole_number
 from dispersion.memory import require
 from dispersion.noun import Noun
-from dispersion.relation import Dispersion
+from dispersion.quiet import harmless_underflow
+from dispersion.relation import Dispersion, require_finite
 from dispersion.structured import EPSILON, components, conditioned, decays, moved, require_known, spectrum
 
 KRYLOV = 64
@@ -62,6 +63,7 @@ class AttentionSpectrum(Noun):
         return decays(self.growth, self.errors)
 
 
+@harmless_underflow
 def attention_spectrum(block: Block, state: ArrayLike | None = None) -> AttentionSpectrum:
     """sp(DF) = ∪_k sp(C[I + ε_a λ_k M N_1]) at 1⊗`state` of a `block` with one head, λ_k those of A (Eqs. 5, 22).
 
@@ -89,8 +91,10 @@ def attention_spectrum(block: Block, state: ArrayLike | None = None) -> Attentio
     )
 
 
+@harmless_underflow
 def jacobian_memory(block: Block) -> int:
     """The bytes that `full_jacobian` of a `block` needs at its peak: two (N·d)² float64 matrices, and the weights."""
+    instance("block", block, Block)
     return 16 * (block.n * block.d) ** 2 + weights_memory(block)
 
 
@@ -99,6 +103,7 @@ def weights_memory(block: Block) -> int:
     return 8 * (len(block.heads) + 4) * block.n**2
 
 
+@harmless_underflow
 def full_jacobian(block: Block, state: ArrayLike | None = None, memory: float | None = None) -> NDArray[np.float64]:
     """(N·d, N·d) DF at 1⊗`state` of a `block`: I⊗C + ε_a Σ_h A_h ⊗ C M_h N_1, tokens before features (Eq. 55).
 
@@ -110,6 +115,7 @@ def full_jacobian(block: Block, state: ArrayLike | None = None, memory: float | 
     return _dense(parts, _attention(parts))
 
 
+@harmless_underflow
 def leading_multipliers(
     block: Block, state: ArrayLike | None = None, count: int = 6, memory: float | None = None, rng: RNG = 0
 ) -> NDArray[np.complex128]:
@@ -149,7 +155,7 @@ def _linearised(block: Block, state: ArrayLike | None) -> Dispersion:
     """C and the channels ε_a C M_h N_1; its symbols are not asked for."""
     require_periodic(instance("block", block, Block))
     parts = Dispersion(block, block.homogeneous_state(state))
-    parts.channels  # noqa: B018  (refuse now, not when first used)
+    require_finite(parts)  # now, not when first used
     return parts
 
 

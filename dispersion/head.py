@@ -16,10 +16,14 @@ from dispersion.errors import (
     instance,
     real_array,
     real_number,
+    states,
+    vector,
+    whole_number,
 )
 from dispersion.grid import lag_index, positions
 from dispersion.kernel import Kernel, grid_symbol, symbol_at
 from dispersion.noun import Noun, cached_property
+from dispersion.quiet import beyond_float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,42 +65,59 @@ class Rotary(Noun):
         object.__setattr__(self, "query_bias", optional_vector("query_bias", query_bias, len(query)))
         object.__setattr__(self, "key_bias", optional_vector("key_bias", key_bias, len(query)))
 
+    @beyond_float64
     def queries(self, x: NDArray) -> NDArray:
         """(…, d_h) q = Qx + b_q of states `x` (…, d)."""
+        x = states("x", x, self.query.shape[1])
         return x @ self.query.T if self.query_bias is None else x @ self.query.T + self.query_bias
 
+    @beyond_float64
     def keys(self, x: NDArray) -> NDArray:
         """(…, d_h) k = Kx + b_k of states `x` (…, d)."""
+        x = states("x", x, self.key.shape[1])
         return x @ self.key.T if self.key_bias is None else x @ self.key.T + self.key_bias
 
+    @beyond_float64
     def logits(self, x: NDArray, position: NDArray[np.int64]) -> NDArray:
         """(…, n, n) content logits of states `x` (…, n, d) of tokens at `position` (n, D)."""
-        angle = position @ self.frequencies.T
+        angle = states("position", position, self.frequencies.shape[1]) @ self.frequencies.T
         q, k = self.rotated(self.queries(x), angle), self.rotated(self.keys(x), angle)
         return (q @ np.swapaxes(k, -1, -2)) / np.sqrt(len(self.query))
 
+    @beyond_float64
     def lag_logits(self, a: NDArray[np.float64], lags: NDArray[np.int64]) -> NDArray[np.float64]:
         """Content logit at the homogeneous state `a` (d,) for lags r = i − j (…, D): with p = Qa + b_q, k = Ka + b_k in
         2-blocks, d_h^{-1/2} Σ_m [⟨p_m,k_m⟩ cos θ_m·r + (p_m × k_m) sin θ_m·r] (App. A.8; the paper's Eq. 67
         has the opposite sign of the sine).
         """
+        a, lags = vector("a", a, self.query.shape[1]), states("lags", lags, self.frequencies.shape[1])
+        if not np.isfinite(lags).all():
+            raise ArgumentError("lags", "values that are not finite", "lags in tokens")
         (p1, p2), (k1, k2) = self._blocks(self.queries(a)), self._blocks(self.keys(a))
         angle = lags @ self.frequencies.T
         return (np.cos(angle) @ (p1 * k1 + p2 * k2) + np.sin(angle) @ (p1 * k2 - p2 * k1)) / np.sqrt(len(self.query))
 
     def periodic_on(self, shape: tuple[int, ...]) -> bool:
         """Whether every frequency lies on the grid of a ring or torus of this `shape`."""
-        turns = self.frequencies * np.array(shape) / (2 * np.pi)
+        axes = self.frequencies.shape[1]
+        sizes = [whole_number("shape", size, 1) for size in instance("shape", shape, tuple, list)]
+        if len(sizes) != axes:
+            raise ArgumentError("shape", shape, f"{axes} sizes, one for each axis")
+        turns = self.frequencies * np.array(sizes) / (2 * np.pi)
         return bool(np.abs(turns - np.round(turns)).max() <= 1e-9 * max(1.0, np.abs(turns).max()))
 
     def _blocks(self, u: NDArray) -> tuple[NDArray, NDArray]:
         half = u.shape[-1] // 2
         return (u[..., :half], u[..., half:]) if self.pairing == "half" else (u[..., ::2], u[..., 1::2])
 
+    @beyond_float64
     def rotated(self, u: NDArray, angle: NDArray[np.float64]) -> NDArray:
         """R(angle) u of queries or keys u (…, d_h), block by block, by `angle` (…, d_h/2); the two halves of the
         result hold the first and the second features of all blocks.
         """
+        u, angle = states("u", u, len(self.query)), states("angle", angle, len(self.frequencies))
+        if angle.ndim > 1 and angle.shape[-2] not in (1, u.shape[-2] if u.ndim > 1 else 1):
+            raise ArgumentError("angle", f"shape {angle.shape}", f"angles of {u.shape[:-1]} tokens")
         (u1, u2), c, s = self._blocks(u), np.cos(angle), np.sin(angle)
         return np.concatenate([c * u1 - s * u2, s * u1 + c * u2], axis=-1)
 
@@ -197,6 +218,7 @@ class Head(Noun):
         logits = self.kernel.logits.ravel()[lag_index(self.kernel.shape)]
         return logits if self.bias is None else logits + self.bias
 
+    @beyond_float64
     def attention(
         self,
         x: NDArray,
@@ -208,7 +230,10 @@ class Head(Noun):
         positional : (n, n) positional logits, −inf for a pair that is not there; by default those
             of the ring or torus, where n = N. position : (n, D) of the tokens, for rotary encodings.
         """
+        x = states("x", x, None, self.d)
         positional = self.positional() if positional is None else positional
+        if x.shape[-2] != len(positional):
+            raise ArgumentError("x", f"shape {x.shape}", f"shape (…, {len(positional)}, {self.d})")
         if self.rotary is None:
             queries = x @ self.content if self.key_bias is None else x @ self.content + self.key_bias
             content = queries @ np.swapaxes(x, -1, -2)
@@ -224,6 +249,7 @@ class Head(Noun):
         Content logits cancel, but for those of a rotary encoding; with a gate
         A = (1−g) softmax(content) + g softmax(positional), uniform content giving λ(q) = (1−g)δ_{q0} + gλ_pos(q).
         """
+        a = vector("a", a, self.d)
         if self.plain:
             return self.kernel.weights
         shape, D = self.kernel.shape, len(self.kernel.shape)
@@ -236,6 +262,7 @@ class Head(Noun):
 
     def symbol(self, a: NDArray[np.float64]) -> NDArray[np.complex128]:
         """λ(q) on the grid at the homogeneous state `a` (d,), indexed by k as `kernel.symbol`."""
+        a = vector("a", a, self.d)
         return self.kernel.symbol if self.plain else grid_symbol(self.lag_weights(a), len(self.kernel.shape))
 
     def symbol_at(self, q: ArrayLike, a: NDArray[np.float64]) -> NDArray[np.complex128]:

@@ -10,15 +10,15 @@ from numpy.typing import ArrayLike, NDArray
 from dispersion.encodings import Encodings
 from dispersion.errors import ArgumentError, flag, frozen, frozen_logits, number_array, real_number, whole_number
 from dispersion.grid import grid_lags, mirrored
-from dispersion.memory import require
-from dispersion.noun import Noun, cached_property
+from dispersion.noun import cached_property
+from dispersion.quiet import harmless_underflow
 
 STEEP = 700.0
 """Largest |Im q·r| at which λ(q) is computed: e^709 is the end of float64."""
 
 
 @dataclass(frozen=True, eq=False)
-class Kernel(Noun, Encodings):
+class Kernel(Encodings):
     """Positional logits b_r on a ring of N tokens, or on a torus of N_1 × … × N_D; lag r = i − j (query minus key).
 
     logits : (N,) or (N_1, …, N_D) float64, entry r mod N is b_r. −inf removes a lag; NaN and +inf are refused.
@@ -95,6 +95,7 @@ class Kernel(Noun, Encodings):
     __rmul__ = __mul__
 
 
+@harmless_underflow
 def symbols(logits: ArrayLike, axes: int = 1) -> NDArray[np.complex128]:
     """λ(q) on the grid of many kernels at once: what `Kernel(logits).symbol` is for one.
 
@@ -128,8 +129,6 @@ def symbol_at(weights: NDArray[np.float64], lags: NDArray[np.int64], q: ArrayLik
         q = q[..., None]
     elif q.ndim < 1 or q.shape[-1] != D:
         raise ArgumentError("q", f"shape {q.shape}", f"shape (…, {D}), one wavenumber for each axis")
-    count = q.size // D
-    require("q", f"{count:,} wavenumbers of kernels with {weights.size:,} lags", 48 * count * weights.size)
     phases = q @ lags.reshape(-1, D).T.astype(float)
     if np.abs(phases.imag).max(initial=0.0) > STEEP:
         raise ArgumentError("q", f"e^(Im q·r) of up to e^{np.abs(phases.imag).max():.3g}", f"at most e^{STEEP:.0f}")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispersion.eigen import TOLERANCE, ranking
-from dispersion.errors import real_number
+from dispersion.errors import ArgumentError, real_number
 from dispersion.grid import Wavenumber, positions
 from dispersion.noun import Noun
 
@@ -68,7 +68,11 @@ class Mode(Noun):
         """
         layer = real_number("layer", layer)
         theta = positions(self.shape) @ np.atleast_1d(self.q) + layer * self.phase + real_number("phase", phase)
-        wave = real_number("amplitude", amplitude) * abs(self.multiplier) ** layer * np.exp(1j * theta)
+        with np.errstate(over="ignore", divide="ignore"):
+            size = real_number("amplitude", amplitude) * np.float64(abs(self.multiplier)) ** layer
+        if not np.isfinite(size):
+            raise ArgumentError("layer", layer, f"a power of |Λ| = {abs(self.multiplier):.6g} within float64")
+        wave = size * np.exp(1j * theta)
         return 2 * np.real(wave[:, None] * self.right)
 
 

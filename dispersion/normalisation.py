@@ -8,8 +8,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dispersion.errors import ArgumentError, frozen_array, real_number, whole_number
+from dispersion.errors import ArgumentError, frozen_array, real_number, states, vector, whole_number
+from dispersion.memory import require
 from dispersion.noun import Noun
+from dispersion.quiet import beyond_float64, power_of_two
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,20 +33,23 @@ class Normalisation(Noun):
     @classmethod
     def identity(cls, d: int) -> Self:
         """Gain one and bias zero on `d` features, as at initialisation."""
-        return cls(np.ones(whole_number("d", d, 1)))
+        require("d", f"{whole_number('d', d, 1):,} features", 32 * d)
+        return cls(np.ones(d))
 
     @property
     def d(self) -> int:
         """Number of features."""
         return len(self.gain)
 
+    @beyond_float64
     def __call__(self, x: NDArray) -> NDArray:
         """(…, d) → (…, d); complex states are continued analytically."""
-        return self.gain * self._standard(x) + self.bias
+        return self.gain * self._standard(states("x", x, self.d)) + self.bias
 
+    @beyond_float64
     def jacobian(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """(d, d) derivative at the state `x` (d,)."""
-        return self.gain[:, None] * self._derivative(x)
+        return self.gain[:, None] * self._derivative(vector("x", x, self.d))
 
     def _standard(self, x: NDArray) -> NDArray:
         raise NotImplementedError
@@ -132,7 +137,7 @@ def _eps(eps: float) -> float:
 def _scaled(x: NDArray, eps: float) -> tuple[NDArray, NDArray[np.float64]]:
     """(x/t, t) with t (…, 1) the power of two just under the largest of |x| and √eps: squares stay within float64."""
     size = np.maximum(np.abs(x).max(axis=-1, keepdims=True), np.sqrt(eps))
-    t = np.ldexp(1.0, np.frexp(size)[1] - 1)
+    t = power_of_two(size)
     return x / t, t
 
 

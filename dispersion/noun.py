@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import fields
+from inspect import isfunction
 from typing import Any, TypeVar
 
 import numpy as np
+
+from dispersion.quiet import harmless_underflow
 
 T = TypeVar("T")
 
@@ -16,8 +19,15 @@ class Noun:
     """The base of frozen dataclasses whose cached properties may rely on their fields.
 
     Arrays in the fields, and in tuples, lists and dictionaries there, are made read-only. A copy or a pickle holds the
-    fields alone: what is cached is computed anew from them.
+    fields alone: what is cached is computed anew from them. In methods and cached properties underflow is harmless.
     """
+
+    def __init_subclass__(cls) -> None:
+        for name, member in list(vars(cls).items()):
+            if isfunction(member):
+                setattr(cls, name, harmless_underflow(member))
+            elif isinstance(member, classmethod):
+                setattr(cls, name, classmethod(harmless_underflow(member.__func__)))
 
     def __post_init__(self) -> None:
         for field in fields(self):  # type: ignore[arg-type]
@@ -49,6 +59,7 @@ class cached_property(functools.cached_property[T]):
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
         @functools.wraps(compute)
+        @harmless_underflow
         def frozen(noun: Any) -> T:
             return read_only(compute(noun))
 

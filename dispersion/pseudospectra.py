@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from dispersion.chain import Chain
 from dispersion.errors import ArgumentError, frozen, instance, number_array
 from dispersion.noun import Noun
+from dispersion.quiet import harmless_underflow
 
 LARGEST = 400
 """Largest n·d for which singular values are computed at every point."""
@@ -35,6 +36,7 @@ class Pseudospectrum(Noun):
         return float(((np.abs(self.points[outside]) - 1) / size).max(initial=0.0))
 
 
+@harmless_underflow
 def pseudospectrum(chain: Chain, points: ArrayLike, state: ArrayLike | None = None) -> Pseudospectrum:
     """σ_min(z − J) of one linearised block J = `chain.jacobian(state)` at the complex `points` z, any shape (derived).
 
@@ -46,7 +48,7 @@ def pseudospectrum(chain: Chain, points: ArrayLike, state: ArrayLike | None = No
         raise ArgumentError(
             "chain", f"n·d = {size}", f"at most {LARGEST}: a singular value decomposition for each point"
         )
-    z = number_array("points", points) + 0j
+    z = np.array(number_array("points", points), dtype=complex)
     if not np.isfinite(z).all():
         raise ArgumentError("points", "values that are not finite", "finite complex numbers")
     J, step = chain.jacobian(state), max(1, CHUNK // (16 * size**2))

@@ -12,9 +12,9 @@ from dispersion.block import Block, require_periodic
 from dispersion.eigen import TOLERANCE, eigenvalues, ranking
 from dispersion.errors import ArgumentError, frozen, instance, whole_number
 from dispersion.grid import Wavenumber, conjugate_pairs, grid_index, grid_wavenumbers, wavenumber
-from dispersion.memory import require
 from dispersion.mode import Mode, eigenmode
 from dispersion.noun import Noun, cached_property
+from dispersion.quiet import harmless_underflow
 from dispersion.structured import EPSILON, conditioned, decays, moved
 
 if TYPE_CHECKING:
@@ -159,7 +159,8 @@ class Dispersion(Spectrum):
     def channels(self) -> NDArray[np.float64]:
         """(heads, d, d) ε_a C M_h N_1, what λ_h(q) multiplies."""
         values = np.array([head.value for head in self.block.heads])
-        channels = self.block.attention_scale * self.pointwise @ values @ self.block.seen_jacobian(self.state)
+        with np.errstate(over="ignore", invalid="ignore"):
+            channels = self.block.attention_scale * self.pointwise @ values @ self.block.seen_jacobian(self.state)
         return frozen(channels)
 
     @cached_property
@@ -180,12 +181,11 @@ class Dispersion(Spectrum):
 
     def _assemble(self, symbols: NDArray[np.complex128]) -> NDArray[np.complex128]:
         # J = C + Σ_h λ_h (ε_a C M_h N_1)
-        count, d = symbols[0].size, self.block.d
-        require("block", f"J(q) of {d:,} features at {count:,} wavenumbers", 64 * count * d**2)
         mixed: NDArray[np.complex128] = np.tensordot(symbols, self.channels.astype(complex), axes=(0, 0))
         return mixed + self.pointwise
 
 
+@harmless_underflow
 def dispersion_relation(block: Block, state: ArrayLike | None = None) -> Dispersion:
     """The dispersion relation of `block` at the base state 1⊗a.
 
@@ -196,5 +196,12 @@ def dispersion_relation(block: Block, state: ArrayLike | None = None) -> Dispers
     """
     require_periodic(instance("block", block, Block))
     relation = Dispersion(block, block.homogeneous_state(state))
-    relation.channels, relation.symbols  # noqa: B018  (refuse now, not when first used)
+    require_finite(relation)  # now, not when first used
+    _ = relation.symbols
     return relation
+
+
+def require_finite(relation: Dispersion) -> None:
+    """Raise an ArgumentError if C or a channel of `relation` is beyond float64, or does not exist."""
+    if not (np.isfinite(relation.pointwise).all() and np.isfinite(relation.channels).all()):
+        raise ArgumentError("state", "a J(q) that is not finite", "a state and weights whose J(q) is within float64")

@@ -22,6 +22,7 @@ from dispersion.errors import ArgumentError, instance
 from dispersion.kernel import Kernel
 from dispersion.noun import Noun, cached_property
 from dispersion.open_spectrum import Symbol
+from dispersion.quiet import harmless_underflow
 from dispersion.structured import require_known
 
 NEGLIGIBLE = 1e-30
@@ -153,6 +154,7 @@ def sectors(block: Block, boundary: str, state: ArrayLike | None = None) -> list
     return [Sector(tuple(kernels), boundary, x[0].reshape(1, 1), x[1:].reshape(-1, 1, 1)) for x in diagonals]
 
 
+@harmless_underflow
 def chain_spectrum(chain: Chain, state: ArrayLike | None = None) -> NDArray[np.complex128]:
     """(n·d,) multipliers Λ of a `chain` with ends, linearised at 1⊗`state`, largest modulus first.
 

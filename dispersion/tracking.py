@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dispersion.errors import ArgumentError, number_array, real_number
 from dispersion.mode import DEFECTIVE
+from dispersion.quiet import harmless_underflow
 
 DEGENERATE = 1e-7
 """Distance, relative to the largest |Λ|, under which multipliers count as one: the root of rounding, with room for a
@@ -26,6 +27,7 @@ HALVINGS = 12
 """How often the interval between two wavenumbers is halved to resolve what happens there."""
 
 
+@harmless_underflow
 def degenerate_groups(multipliers: ArrayLike, tolerance: float = DEGENERATE) -> list[NDArray[np.intp]]:
     """The indices of equal multipliers, one array for each distinct value, ordered by first index.
 

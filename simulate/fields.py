@@ -5,24 +5,37 @@ Convention: X_j = B e^{iq·j} + c.c. with q = 2πk/N on each axis, B_k = `fftn(X
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion import ArgumentError, Mode
-from dispersion.errors import real_number
+from dispersion.errors import (
+    check_shape,
+    frozen_array,
+    instance,
+    number_array,
+    real_array,
+    real_number,
+    real_states,
+    states,
+    whole_number,
+)
 from dispersion.grid import Wavenumber, conjugate_pairs, grid_index, wavenumber
-from dispersion.memory import require
+from dispersion.quiet import beyond_float64, power_of_two
 from simulate.observables import HOMOGENEOUS, ROUNDING
 
 TIE = 1e-6
 """Relative difference from which one of two waves is the larger."""
 
 
+@beyond_float64
 def grid_fourier(x: ArrayLike, shape: tuple[int, ...] | None = None) -> NDArray[np.complex128]:
     """(…, N, d) B_k of states `x` (…, N, d), k in C order; `shape` of the torus, by default a ring."""
-    x = np.asarray(x)
+    x = states("x", x, None, None)
     *batch, n, d = x.shape
-    shape = shape or (n,)
+    shape = _grid(shape, n)
     axes = tuple(range(len(batch), len(batch) + len(shape)))
     return (np.fft.fftn(x.reshape(*batch, *shape, d), axes=axes) / n).reshape(x.shape)
 
@@ -39,6 +52,7 @@ def dominant(coefficients: NDArray[np.complex128], shape: tuple[int, ...]) -> Wa
     return wavenumber(0 if homogeneous else int(half[1:][pattern.argmax()]), shape)
 
 
+@beyond_float64
 def project(
     x: ArrayLike, left: ArrayLike, k: Wavenumber, shape: tuple[int, ...] | None = None
 ) -> NDArray[np.complex128]:
@@ -47,10 +61,10 @@ def project(
     left : w (d,), with wᴴv = 1 for the right vector v: X_j = z v e^{iq·j} + c.c. k : its wavenumber, an int on
     a ring, a tuple on a torus of this `shape`.
     """
-    x, left = np.asarray(x), np.asarray(left)
+    x, left = states("x", x, None, None), number_array("left", left)
     if left.shape != x.shape[-1:]:
         raise ArgumentError("left", f"shape {left.shape}", f"shape {x.shape[-1:]}, one number for each feature")
-    shape = shape or x.shape[-2:-1]
+    shape = _grid(shape, x.shape[-2])
     z = grid_fourier(x, shape)[..., grid_index("k", k, shape), :] @ left.conj()
     size = np.abs(x).max(axis=(-2, -1)) * np.abs(left).sum()
     return np.where(np.abs(z) <= ROUNDING * size, 0, z)
@@ -72,21 +86,25 @@ def wave_of(
     return np.where(other, backward[0], forward[0]), np.where(other, backward[1], forward[1])
 
 
+@beyond_float64
 def rotation(before: ArrayLike, after: ArrayLike, plane: ArrayLike) -> NDArray[np.float64]:
     """(…) angle in (−π, π] by which the tokens turned in a plane of features, radians a layer.
 
     plane : (2, d) vectors u and v of features. With z_j = u·(X_j − mean) + i v·(X_j − mean) it is
     arg Σ_j conj(z_j before) z_j after, positive from u to v; NaN where nothing lies in the plane. States (…, N, d).
     """
-    plane = np.asarray(plane, dtype=np.float64)
-    before, after = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
+    plane, before = real_array("plane", plane), real_states("before", before, None, None)
+    after = real_states("after", after, *before.shape[-2:])
     if plane.shape != (2, before.shape[-1]):
         raise ArgumentError("plane", f"shape {plane.shape}", f"shape (2, {before.shape[-1]})")
+    plane = plane / power_of_two(np.abs(plane).max())
     z, w = ((x - x.mean(axis=-2, keepdims=True)) @ (plane[0] + 1j * plane[1]) for x in (before, after))
+    z, w = (u / power_of_two(np.abs(u).max(axis=-1, keepdims=True)) for u in (z, w))
     product = (z.conj() * w).sum(axis=-1)
     return np.where(product == 0, np.nan, np.angle(product))
 
 
+@beyond_float64
 def token_clusters(x: ArrayLike, tolerance: float) -> NDArray[np.int64]:
     """(N,) cluster label of each token of a state `x` (N, d), numbered by first appearance.
 
@@ -95,11 +113,10 @@ def token_clusters(x: ArrayLike, tolerance: float) -> NDArray[np.int64]:
     from scipy.sparse.csgraph import connected_components
     from scipy.spatial import cKDTree
 
-    x, tolerance = np.asarray(x, dtype=np.float64), real_number("tolerance", tolerance)
-    tree, reach = cKDTree(x), max(tolerance, 0.0)
-    pairs = int(tree.count_neighbors(tree, reach))
-    require("tolerance", f"{tolerance:g}, with {pairs:,} pairs of tokens that near", 64 * pairs)
-    near = tree.sparse_distance_matrix(tree, reach, output_type="coo_matrix")
+    x, tolerance = frozen_array("x", x, (None, None)), real_number("tolerance", tolerance)
+    scale = power_of_two(np.abs(x).max())
+    tree = cKDTree(x / scale)
+    near = tree.sparse_distance_matrix(tree, max(tolerance, 0.0) / scale, output_type="coo_matrix")
     near.data[:] = 1.0  # a distance of zero is a neighbour too
     _, labels = connected_components(near, directed=False)
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
@@ -108,11 +125,23 @@ def token_clusters(x: ArrayLike, tolerance: float) -> NDArray[np.int64]:
     return order[inverse]
 
 
+@beyond_float64
 def cluster_separation(x: ArrayLike, labels: ArrayLike) -> float:
     """The smallest distance between the means of two clusters of a state `x` (N, d), 0 for one; `labels` (N,)."""
-    x, labels = np.asarray(x, dtype=np.float64), np.asarray(labels)
+    x, labels = frozen_array("x", x, (None, None)), real_array("labels", labels)
+    check_shape("labels", labels, (len(x),))
     means = np.array([x[labels == label].mean(axis=0) for label in np.unique(labels)])
     if len(means) == 1:
         return 0.0
     distances = np.linalg.norm(means[:, None] - means, axis=-1)
     return float(distances[np.triu_indices(len(means), 1)].min())
+
+
+def _grid(shape: tuple[int, ...] | None, n: int) -> tuple[int, ...]:
+    """`shape` of a torus of `n` tokens, of a ring for None."""
+    if shape is None:
+        return (n,)
+    sizes = tuple(whole_number("shape", size, 1) for size in instance("shape", shape, tuple, list))
+    if prod(sizes) != n:
+        raise ArgumentError("shape", sizes, f"the shape of a grid of {n} tokens")
+    return sizes

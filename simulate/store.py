@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dispersion import ArgumentError
+from dispersion.errors import file_path, flag, instance
+from dispersion.quiet import harmless_underflow
 
 if TYPE_CHECKING:
     from xarray import Dataset
@@ -22,15 +24,23 @@ ROWS = 2**15
 """About how many points are copied at a time."""
 
 
+@harmless_underflow
 def save(dataset: Dataset, path: str | os.PathLike[str]) -> Path:
     """Write `dataset` to the netCDF file `path` and return the path.
 
     The file appears complete, through a temporary file in the same directory; the same dataset
     gives the same bytes. A path that cannot be written is an ArgumentError.
     """
+    import xarray
+
+    instance("dataset", dataset, xarray.Dataset)
+    path = file_path("path", path)
     with whole_file(path) as temporary:
-        dataset.to_netcdf(temporary, engine="netcdf4", format="NETCDF4")
-    return Path(path)
+        try:
+            dataset.to_netcdf(temporary, engine="netcdf4", format="NETCDF4")
+        except (TypeError, ValueError) as error:
+            raise ArgumentError("dataset", str(error), "what a netCDF file can hold") from None
+    return path
 
 
 def write(result: Result, path: Path, draft: Path) -> None:
@@ -64,6 +74,7 @@ def _fill(file: Any, result: Result) -> None:
             variable[rows] = values.reshape(-1, *result.shape[1:], *values.shape[1:])
 
 
+@harmless_underflow
 def load(path: str | os.PathLike[str], lazy: bool = False) -> Dataset:
     """The dataset saved at `path`, read into memory, or only opened if `lazy`: then read when used, and to be closed.
 
@@ -72,6 +83,7 @@ def load(path: str | os.PathLike[str], lazy: bool = False) -> Dataset:
     """
     import xarray
 
+    path, lazy = file_path("path", path), flag("lazy", lazy)
     try:
         dataset = (xarray.open_dataset if lazy else xarray.load_dataset)(path, engine="netcdf4")
     except (OSError, ValueError) as error:

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from dispersion import ArgumentError
 from dispersion.errors import shown, whole_number
+from dispersion.quiet import harmless_underflow
 from simulate.arguments import checked_axes, checked_start, counter, first_block
 from simulate.engines import Model, shape_of
 from simulate.identity import digest, version
@@ -38,6 +39,7 @@ class SweepInterrupted(UserWarning):
     """A sweep was ended by Ctrl-C and its dataset holds only the points finished by then."""
 
 
+@harmless_underflow
 def sweep(
     make_block: Callable[..., Model],
     parameters: Mapping[str, ArrayLike],

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.random import BitGenerator, Generator, SeedSequence
+from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
-from dispersion.errors import frozen_array, real_number, whole_number
+from dispersion.errors import RNG, frozen_array, generator, real_array, real_number, whole_number
 from dispersion.grid import Wavenumber, grid_index
 from dispersion.noun import Noun
+from dispersion.quiet import beyond_float64, power_of_two
 from simulate import fields, observables
 from simulate.engines import Model, checked_model, engine_of, shape_of, system_of
-from simulate.memory import check_run
 from simulate.settle import CHECK, DIVERGED, SETTLED, STATUS, UNSETTLED, Check, checks, stop_tolerance
 
 if TYPE_CHECKING:
@@ -110,8 +110,9 @@ class Trajectory(Noun):
     @property
     def heterogeneity(self) -> float:
         """‖X − mean‖/‖X‖ with norms over tokens and features, small at rank collapse; 0 at zero."""
-        size = np.linalg.norm(self.state)
-        return float(np.linalg.norm(self.state - self.state.mean(axis=0)) / size) if size > 0 else 0.0
+        x = self.state / power_of_two(np.abs(self.state).max())
+        size = np.linalg.norm(x)
+        return float(np.linalg.norm(x - x.mean(axis=0)) / size) if size > 0 else 0.0
 
     def projection(self, left: ArrayLike, k: Wavenumber) -> complex:
         """z = wᴴB_k of the last state: |z| is the amplitude of the mode with left vector `left`, w (d,), at `k`."""
@@ -155,11 +156,12 @@ class Trajectory(Noun):
         return at_k
 
 
+@beyond_float64
 def iterate(
     block: Model,
     depth: int = 5000,
     start: ArrayLike = 1e-3,
-    rng: int | SeedSequence | BitGenerator | Generator | None = 0,
+    rng: RNG = 0,
     tolerance: float | None = 1e-12,
     every: int | None = None,
 ) -> Trajectory:
@@ -177,11 +179,11 @@ def iterate(
     """
     model = checked_model("block", block)
     depth = whole_number("depth", depth, 1)
-    check_run(model, 1, depth, _every(depth, every))
-    state = start_state(model, start, np.random.default_rng(rng))
+    state = start_state(model, start, generator("rng", rng))
     return _trajectories(model, state[None], depth, tolerance, every)[0]
 
 
+@beyond_float64
 def iterate_many(
     block: Model,
     starts: ArrayLike,
@@ -194,24 +196,17 @@ def iterate_many(
     block, depth, tolerance, every : as in `iterate`. All are iterated until the last one has ended.
     """
     model = checked_model("block", block)
-    depth = whole_number("depth", depth, 1)
-    starts = np.asarray(starts)
-    check_run(model, len(starts) if starts.ndim else 1, depth, _every(depth, every))
+    starts = real_array("starts", starts)
     starts = starts[..., None] if model.d == 1 and starts.ndim == 2 else starts
     starts = frozen_array("starts", starts, (None, model.n, model.d))
-    return _trajectories(model, starts, depth, tolerance, every)
-
-
-def _every(depth: int, every: int | None) -> int:
-    """Layers between two that are kept."""
-    return -(-depth // RECORDS) if every is None else whole_number("every", every, 1)
+    return _trajectories(model, starts, whole_number("depth", depth, 1), tolerance, every)
 
 
 def _trajectories(
     model: Model, starts: NDArray[np.float64], depth: int, tolerance: float | None, every: int | None
 ) -> list[Trajectory]:
     tolerance = stop_tolerance(tolerance)
-    every = _every(depth, every)
+    every = -(-depth // RECORDS) if every is None else whole_number("every", every, 1)
     system, shape = system_of(model, len(starts)), shape_of(model)
     engine = system.begin(starts)
     layers, records = [0], [starts]
@@ -258,8 +253,9 @@ def _trajectories(
 
 def start_state(model: Model, start: ArrayLike, rng: Generator) -> NDArray[np.float64]:
     """(N, d) the start: `start` times a standard normal draw for a number, else the array itself."""
-    if np.ndim(start) == 0:
+    start = real_array("start", start)
+    if start.ndim == 0:
         return real_number("start", start) * rng.standard_normal((model.n, model.d))
-    if model.d == 1 and np.ndim(start) == 1:
+    if model.d == 1 and start.ndim == 1:
         return frozen_array("start", start, (model.n,))[:, None]
     return frozen_array("start", start, (model.n, model.d))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispersion import ArgumentError
+from dispersion.errors import flag
 from simulate.assemble import Result
 from simulate.columns import Part
 from simulate.identity import digest, total
@@ -182,4 +183,5 @@ def _ranges(done: NDArray[np.bool_], size: int) -> Iterator[tuple[int, int]]:
 def _bar(total: int, progress: bool | None) -> Any:
     from tqdm import tqdm
 
-    return tqdm(total=total, unit="layer", unit_scale=True, disable=None if progress is None else not progress)
+    hidden = None if progress is None else not flag("progress", progress)
+    return tqdm(total=total, unit="layer", unit_scale=True, disable=hidden)

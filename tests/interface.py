@@ -277,6 +277,7 @@ def calls() -> dict[str, Callable[[dict[str, Any]], Call]]:
                 "symbol": {"k": 1},
                 "L": {"k": 1},
                 "J": {"k": 1},
+                "multiplier": {"k": 1},
                 "B": {"k1": 1, "k2": 2},
                 "C": {"k1": 1, "k2": 2, "k3": 1},
                 "at_onset": {"k": 2},
@@ -363,6 +364,11 @@ def calls() -> dict[str, Callable[[dict[str, Any]], Call]]:
             A.normal_form,
             {"block": t["wave"], "modes": [t["mode"]], "order": 3, "state": 0.0},
         ),
+        "amplitude.best_form": lambda t: (
+            A.best_form,
+            {"block": t["wave"], "modes": [t["mode"]], "orders": (1, 3), "state": 0.0},
+        ),
+        "amplitude.NormalForm.found": lambda t: (t["form"].found, {"solution": t["form"].solutions[0]}),
         "amplitude.NormalForm.potential": lambda t: (t["form"].potential, {"R": [0.1, 0.2]}),
         "amplitude.NormalForm.truncated": lambda t: (t["form"].truncated, {"order": 3}),
         "amplitude.NormalForm.field": lambda t: (t["form"].field, {"solution": None, "layer": 1.0}),
@@ -429,6 +435,8 @@ def calls() -> dict[str, Callable[[dict[str, Any]], Call]]:
 
 
 LEFT_OUT = {
+    "amplitude.ScalarForms.slaved": "takes what the closed forms compute",
+    "amplitude.NormalForm.fields": "takes what its map computes",
     "amplitude.switch": "needs a branch with a bifurcation: seconds",
     "amplitude.directions": "needs a bifurcation: seconds",
 }

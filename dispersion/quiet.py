@@ -1,0 +1,48 @@
+"""Numbers near the ends of float64: how to keep away from these, and where to leave it without a word."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ignored: ContextVar[frozenset[str]] = ContextVar("_ignored", default=frozenset())
+
+
+def _ignoring(*kinds: str) -> Callable[[F], F]:
+    """Decorate a function in which numpy ignores what it knows by these names, whatever numpy.errstate asks for."""
+    settings: Any = dict.fromkeys(kinds, "ignore")
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def quiet(*args: Any, **kwargs: Any) -> Any:
+            ignored = _ignored.get()
+            if ignored.issuperset(kinds):  # by the caller: numpy.errstate takes longer than this
+                return function(*args, **kwargs)
+            token = _ignored.set(ignored.union(kinds))
+            try:
+                with np.errstate(**settings):
+                    return function(*args, **kwargs)
+            finally:
+                _ignored.reset(token)
+
+        return quiet  # type: ignore[return-value]
+
+    return decorate
+
+
+harmless_underflow = _ignoring("under")
+"""For public functions: e^{−1000} is 0 in a softmax."""
+beyond_float64 = _ignoring("under", "over", "invalid", "divide")
+"""For forward maps and measurements on states: what leaves float64 is inf or NaN, as in numpy, without a warning."""
+
+
+def power_of_two(size: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The power of two just under each `size` ≥ 0: what is divided by it is near 1, to the last digit the same."""
+    return np.ldexp(1.0, np.frexp(size)[1] - 1)
