@@ -17,6 +17,7 @@ from amplitude.exact import NEUTRAL
 from amplitude.problem import Floats
 from dispersion import Block, FeedForward
 from dispersion.grid import lag_index
+from dispersion.memory import require
 
 STEPS = 8
 """Gains between onset and the block's own at which the pattern is computed."""
@@ -111,6 +112,7 @@ def standing_patterns(
     """
     many = Scalars.of(blocks)
     n = blocks[0].n
+    require("blocks", f"{len(blocks):,} derivatives of {n:,}²", 48 * len(blocks) * n**2)
     angle = 2 * np.pi * k * np.arange(n) / n + phase
     crest, slide = np.cos(angle), np.sin(angle)
     size = float(slide @ slide)

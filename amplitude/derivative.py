@@ -18,6 +18,7 @@ from dispersion import Block, Head, Normalisation
 from dispersion.block import require_periodic
 from dispersion.grid import positions
 from dispersion.head import softmax
+from dispersion.memory import require
 
 Floats = NDArray[np.float64]
 
@@ -28,6 +29,7 @@ def linearised(block: Block, x: Floats) -> tuple[Floats, Floats]:
     An ArgumentError says where DF does not exist: ReLU at its kink, a normalisation without variance.
     """
     require_periodic(block)
+    require_derivative(block)
     n, d = x.shape
     pre = block.placement == "pre"
     inner = block.attention_norm if pre else None
@@ -44,6 +46,13 @@ def linearised(block: Block, x: Floats) -> tuple[Floats, Floats]:
     outer = _pointwise_slopes(block, y)
     full = slope * outer[:, :, :, None] if d == 1 else outer @ slope.reshape(n, d, n * d)
     return block.pointwise(y), full.reshape(n * d, n * d)
+
+
+def require_derivative(block: Block, at_once: int = 1) -> None:
+    """Refuse a `block` of which `at_once` dense derivatives do not fit in the memory."""
+    n, d = block.n, block.d
+    needed = 8 * (at_once * 5 * (n * d) ** 2 + (len(block.heads) + 4 + 3 * d) * n**2)
+    require("block", f"derivatives of {n * d:,}² at {n:,} tokens", needed)
 
 
 def _head(head: Head, seen: Floats, slope: Floats) -> Floats:

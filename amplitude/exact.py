@@ -10,7 +10,7 @@ from math import gcd
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from amplitude.derivative import linearised
+from amplitude.derivative import linearised, require_derivative
 from amplitude.problem import KINDS, Floats, Kind, Problem, newton
 from amplitude.symmetry import circulant, dominant, projection, shift_matrix, slides_of, snapped, spectrum, unwrapped
 from dispersion import ArgumentError, Block, Mode
@@ -201,6 +201,7 @@ def find_state(
     """
     if not isinstance(block, Block):
         raise ArgumentError("block", type(block).__name__, "a Block")
+    require_derivative(block)
     x = field_of(block, start)
     if kind is not None:
         choice("kind", kind, KINDS)

@@ -88,7 +88,7 @@ class ScalarForms(Noun):
         return self.alpha[0] * self.L(k)
 
     def multiplier(self, k: int) -> complex:
-        """Λ = J_k of the mode `k` whose amplitude is asked for; an ExclusionError where it is zero but for rounding."""
+        """Λ = J_k of a mode `k` whose amplitude is asked for; an ExclusionError where it is zero, but for rounding."""
         multiplier = self.J(k)
         if abs(multiplier) <= ROUNDING * abs(self.alpha[0]) * float(1 + np.abs(self.eta) @ np.abs(self.symbol(k))):
             raise ExclusionError(
@@ -97,7 +97,7 @@ class ScalarForms(Noun):
         return multiplier
 
     def slaved(self, drive: complex, product: complex, k: int) -> complex:
-        """drive/(product − J_k): the mode `k` that follows critical ones, `product` that of their multipliers.
+        """`drive`/(product − J_k): the mode `k` that follows critical ones, `product` that of their multipliers.
 
         An ExclusionError says that the two are equal, but for rounding: the mode is in resonance.
         """

@@ -17,6 +17,7 @@ from amplitude.nodes import Grading
 from amplitude.series import BlockSeries
 from dispersion import ArgumentError, Block, Dispersion, ExclusionError, LayerNorm, Mode
 from dispersion.eigen import TOLERANCE
+from dispersion.memory import require
 
 Complex = NDArray[np.complexfloating]
 
@@ -122,6 +123,8 @@ def solve(
     block, relation : F, and J at the base state; variables : those of the form.
     """
     table, places, d = grading.table, grading.places(), block.d
+    got = f"{grading.order}, with {len(table):,} monomials of {len(variables)} variables"
+    require("order", got, 32 * len(table) ** 2)
     series, gauge = BlockSeries(block, relation.state, grading), feature_gauge(block)
     X, matrices = series.field.values, gauge @ relation.matrices.reshape(-1, d, d)
     multipliers = np.array([variable.multiplier for variable in variables])

@@ -5,11 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations_with_replacement
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dispersion.memory import require
+
 Index = NDArray[np.int64]
+
+
+BYTES = 64
+"""Of a product of two monomials, while it is looked up and multiplied."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,9 @@ class Monomials:
     """The monomials z^m of `variables` variables with |m| ≤ `order`, by increasing degree; number 0 is 1."""
 
     def __init__(self, variables: int, order: int) -> None:
+        many = comb(variables + order, order)
+        got = f"{order}, with {many:,} monomials of {variables} variables"
+        require("order", got, many * (60 + 16 * order + order * variables + 24 * variables))
         self.variables, self.order = variables, order
         rows, self._start = [np.zeros((1, variables), dtype=np.int64)], [0, 1]
         for degree in range(1, order + 1):
@@ -64,6 +74,9 @@ class Monomials:
 
     @cached_property
     def _pairs(self) -> list[Pairs]:
+        many = comb(2 * self.variables + self.order, self.order)
+        got = f"{self.order}, with {many:,} products of monomials of {self.variables} variables"
+        require("order", got, BYTES * many)
         return [
             grouped(*_outer(self, self, p, 0), lambda a, b: self.number(self.codes[a] + self.codes[b]), self.degree(p))
             for p in range(self.order + 1)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from amplitude.derivative import linearised
+from amplitude.derivative import linearised, require_derivative
 from amplitude.problem import Floats, newton
 from amplitude.symmetry import Reduction, dominant, projection, shift_matrix, spectrum
 from dispersion import ArgumentError, Block, Mode
@@ -113,6 +113,7 @@ def find_oscillation(block: Block, start: ArrayLike, phase_advance: float, toler
     count, d = len(x), block.d
     if count < 3 or count % 2 == 0:
         raise ArgumentError("start", f"{count} fields", "an odd number of fields, 3 or more")
+    require_derivative(block, count**2)
     swing = np.ptp(x, axis=0).max()
     if not swing > 1e-9 * np.abs(x).max():
         raise ArgumentError("start", "fields that are all the same", "fields that oscillate")

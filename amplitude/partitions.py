@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from amplitude.clusters import ClusterState
 from amplitude.forms import ScalarForms
 from dispersion import ArgumentError, Block, ExclusionError
 from dispersion.errors import whole_number
+from dispersion.memory import require
 from dispersion.noun import Noun
 from dispersion.quiet import harmless_underflow
 
@@ -68,6 +70,8 @@ def partitions(block: Block, clusters: int = 2) -> tuple[Partition, ...]:
     n = block.n
     if n < clusters:
         raise ArgumentError("clusters", clusters, f"at most the {n} tokens")
+    many = comb(n - 1, clusters - 1)
+    require("block", f"{n:,} tokens in {clusters} clusters, {many:,} partitions", 1000 * many)
     cuts = np.array(list(combinations(range(1, n), clusters - 1)))
     counts = np.diff(np.hstack([np.zeros((len(cuts), 1), int), cuts, np.full((len(cuts), 1), n)]), axis=1)
     reduced = ClusterMap(forms.eta, forms.chi, *_pointwise(block))

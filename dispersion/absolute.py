@@ -7,6 +7,7 @@ i − j has a dispersion relation. The diagonal is one displacement and would fl
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from dispersion.errors import ArgumentError, flag, frozen_array, instance, real_number, whole_number
 from dispersion.grid import grid_lags, positions
 from dispersion.kernel import Kernel
+from dispersion.memory import require
 from dispersion.quiet import harmless_underflow
 
 Floats = NDArray[np.float64]
@@ -28,6 +30,7 @@ def sinusoidal(n: int, d: int, base: float = 10000.0) -> Floats:
     n, d = whole_number("n", n, 1), whole_number("d", d, 2)
     if d % 2:
         raise ArgumentError("d", d, "an even number of features: a sine and a cosine of each frequency")
+    require("n", f"{n:,} positions of {d:,} features", 8 * 3 * n * d)
     angle = np.arange(n)[:, None] * real_number("base", base, positive=True) ** (-2 * np.arange(d // 2) / d)
     return np.stack([np.sin(angle), np.cos(angle)], axis=-1).reshape(n, d)
 
@@ -42,6 +45,7 @@ def absolute_logits(table: ArrayLike, content: ArrayLike, state: ArrayLike | Non
     table = frozen_array("table", table, (None, None))
     d = table.shape[1]
     content = frozen_array("content", content, (d, d))
+    require("table", f"{len(table):,} positions", 16 * len(table) ** 2)
     tokens = table if state is None else table + frozen_array("state", state, (d,))
     with np.errstate(over="ignore", invalid="ignore"):
         return frozen_array("table", tokens @ content @ tokens.T, (len(table), len(table)))
@@ -99,6 +103,8 @@ def _square(logits: ArrayLike, shape: tuple[int, ...] | None) -> tuple[Floats, t
 
 def _displacement(shape: tuple[int, ...], periodic: bool) -> NDArray[np.int64]:
     """(N, N) number of the displacement of each pair: in a box of `shape` if `periodic`, else of 2·`shape` − 1."""
+    n, D = prod(shape), len(shape)
+    require("logits", f"{n:,} tokens, every pair of which has a displacement", 8 * (3 * D + 1) * n**2)
     token, size, periodic = positions(shape), np.array(shape), flag("periodic", periodic)
     lag = token[:, None, :] - token[None, :, :]
     box, lag = (size, lag % size) if periodic else (2 * size - 1, lag + size - 1)

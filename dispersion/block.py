@@ -31,6 +31,7 @@ from dispersion.errors import (
 )
 from dispersion.feedforward import FeedForward
 from dispersion.head import Head, optional_vector
+from dispersion.memory import require
 from dispersion.normalisation import Normalisation
 from dispersion.noun import Noun
 from dispersion.quiet import beyond_float64
@@ -147,6 +148,7 @@ class Block(Noun):
         """
         require_periodic(self)
         x, squeezed = self._states(x)
+        require("x", f"{x.size // (self.n * self.d):,} states of {self.n:,} tokens", forward_memory(self, x))
         seen = self.seen(x)
         out = self.pointwise(x + self.mix([head.attention(seen) for head in self.heads], seen))
         return out[..., 0] if squeezed else out
@@ -226,6 +228,12 @@ class Block(Noun):
             return x[..., None], True
         also = f" or (…, {self.n})" if self.d == 1 else ""
         raise ArgumentError("x", f"shape {x.shape}", f"shape (…, {self.n}, {self.d}){also}")
+
+
+def forward_memory(block: Block, x: NDArray) -> int:
+    """The bytes that F of states `x` (…, N, d) takes: N×N weights of all heads at once, and more as they are made."""
+    pairs = x.size // block.d * block.n
+    return x.dtype.itemsize * ((len(block.heads) + 3) * pairs + 6 * x.size) + 8 * 3 * block.n**2
 
 
 def require_periodic(block: Block) -> None:

@@ -14,6 +14,7 @@ from dispersion.block import Block
 from dispersion.errors import ArgumentError, choice, frozen, instance, number_array, real_number, whole_number
 from dispersion.head import Head, softmax
 from dispersion.kernel import Kernel
+from dispersion.memory import require
 from dispersion.noun import Noun, cached_property
 from dispersion.quiet import beyond_float64, harmless_underflow
 
@@ -98,6 +99,9 @@ class Chain(Noun):
             also = f" or (…, {self.n})" if self.d == 1 else ""
             raise ArgumentError("x", f"shape {x.shape}", f"shape (…, {self.n}, {self.d}){also}")
         x = x[..., None] if squeezed else x
+        count = x.size // (self.n * self.d)
+        needed = x.itemsize * (len(self.block.heads) + 3) * count * self.n**2
+        require("x", f"{count:,} states of {self.n:,} tokens", needed)
         seen, position = self.block.seen(x), np.arange(self.n)[:, None]
         heads = zip(self.block.heads, self._logits, strict=True)
         attention = [head.attention(seen, logits, position) for head, logits in heads]

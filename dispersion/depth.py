@@ -169,9 +169,11 @@ class Propagator(Spectrum):
         return next(islice(self._products(), depth, None))
 
     def _by_depth(self, measure: Callable[[NDArray[np.complex128]], NDArray[np.float64]]) -> NDArray[np.float64]:
+        tokens = int(np.prod(self.shape))
+        require("relations", f"{self.layers:,} layers of {tokens:,} wavenumbers", 16 * (self.layers + 1) * tokens)
         products = self._products()
         rows: list[NDArray[np.float64]] = []
-        size = max(1, BATCH // (self.d**2 * int(np.prod(self.shape))))
+        size = max(1, BATCH // (self.d**2 * tokens))
         while batch := list(islice(products, size)):
             scaled, log_scale = (np.array(part) for part in zip(*batch, strict=True))
             rows.extend(self._unfolded(row) for row in _log(measure(scaled)) + log_scale)
@@ -193,7 +195,7 @@ def orbit(block: Block, state: ArrayLike | None, layers: int) -> NDArray[np.floa
     state : a, (d,), or a number for d = 1; zero for None. layers : 0 or more.
     An ArgumentError says where the orbit leaves the finite numbers or meets a state where a normalisation fails.
     """
-    return _states(_repeated(block, whole_number("layers", layers, 0)), block, state)
+    return _states(_repeated(block, layers, 0), block, state)
 
 
 @harmless_underflow
@@ -203,7 +205,7 @@ def along_orbit(block: Block, state: ArrayLike | None = None, layers: int = 1) -
     state : a, (d,), or a number for d = 1; zero by default. It need not be a fixed point: the base state follows
     a → g(a) (Eq. A.10). An ArgumentError names what cannot be used, as in `dispersion_relation` and `orbit`.
     """
-    return through_layers(_repeated(block, whole_number("layers", layers, 1)), state)
+    return through_layers(_repeated(block, layers, 1), state)
 
 
 @harmless_underflow
@@ -221,7 +223,11 @@ def through_layers(blocks: Sequence[Block], state: ArrayLike | None = None) -> P
             raise _mismatch(f"blocks[{number}]", (block.shape, block.d), grid)
     known: dict[tuple[int, bytes], Spectrum] = {}  # a layer that comes back is not computed again
     relations = []
-    for block, a in zip(blocks, _states(blocks, blocks[0], state)[:-1], strict=True):
+    states = _states(blocks, blocks[0], state)[:-1]
+    (n, d), distinct = (blocks[0].n, blocks[0].d), len({a.tobytes() for a in states})
+    got = f"{distinct:,} states on the way, each with J(q) of {d:,} features at {n:,} wavenumbers"
+    require("blocks", got, 16 * distinct * n * (d**2 + len(blocks[0].heads)))
+    for block, a in zip(blocks, states, strict=True):
         key = id(block), a.tobytes()
         if key not in known:
             known[key] = dispersion_relation(block, a)
@@ -259,9 +265,10 @@ def _states(blocks: Sequence[Block], first: Block, state: ArrayLike | None) -> N
     return np.array(states)
 
 
-def _repeated(block: Block, layers: int) -> list[Block]:
-    """The `block` of each of `layers` layers, if there is room for a state of each."""
-    require("layers", f"{layers:,} layers", layers * (256 + 8 * _checked(block, "block").d))
+def _repeated(block: Block, layers: int, least: int) -> list[Block]:
+    """`block` as often as there are layers on its orbit, `least` or more."""
+    block, layers = _checked(block, "block"), whole_number("layers", layers, least)
+    require("layers", f"{layers:,} layers of {block.d:,} features", layers * (16 * block.d + 120))
     return [block] * layers
 
 

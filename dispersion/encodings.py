@@ -7,6 +7,7 @@ own sense and turned round here. Where a source defines an encoding by distance 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from math import prod
 from typing import Any, Self
 
 import numpy as np
@@ -224,7 +225,7 @@ def alibi_slopes(heads: int) -> Floats:
     Else those of the power P below H, then every other one of 2P: 2^{−8(h−1/2)/P}, h = 1 … H−P.
     """
     heads = whole_number("heads", heads, 1)
-    require("heads", f"{heads:,} slopes", 32 * heads)
+    require("heads", f"{heads:,} heads", 64 * heads)
     power = 1 << (heads.bit_length() - 1)
     exponents = np.concatenate([np.arange(1, power + 1), np.arange(1, heads - power + 1) - 0.5])
     return np.exp2(-8 * exponents / power)
@@ -286,13 +287,15 @@ def _shape(argument: str, value: Shape) -> tuple[int, ...]:
         shape = tuple(whole_number(argument, size, 1) for size in value)
         if max(shape) == 1:
             raise ArgumentError(argument, shape, "a torus of at least 2 tokens")
-        return shape
-    return (whole_number(argument, value[0] if isinstance(value, Sequence) and value else value, 2),)
+    else:
+        shape = (whole_number(argument, value[0] if isinstance(value, Sequence) and value else value, 2),)
+    require(argument, f"{prod(shape):,} tokens", 8 * (2 * len(shape) + 6) * prod(shape))
+    return shape
 
 
 def _ring(argument: str, n: int, causal: bool = False) -> NDArray[np.int64]:
     """(n,) lags of a ring, after checking `n`."""
-    return grid_lags((whole_number(argument, n, 2),), causal)
+    return grid_lags(_shape(argument, whole_number(argument, n, 2)), causal)
 
 
 def _lags(argument: str, value: Shape, causal: bool = False) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dispersion.block import Block
 from dispersion.errors import RNG, ArgumentError, generator, instance, real_number, whole_number
+from dispersion.memory import require
 from dispersion.noun import Noun
 from dispersion.quiet import harmless_underflow
 
@@ -48,7 +49,10 @@ def fixed_points(block: Block, radius: float = 3.0, starts: int = 200, rng: RNG 
     free, g(a + c1) = g(a) + c1, and no fixed point isolated.
     """
     radius, starts = real_number("radius", radius, positive=True), whole_number("starts", starts, 1)
-    seeds = generator("rng", rng).uniform(-radius, radius, (starts, instance("block", block, Block).d))
+    d = instance("block", block, Block).d
+    # every start may end at a fixed point of its own
+    require("starts", f"{starts:,} starts of {d:,} features", starts * (32 * d + 500))
+    seeds = generator("rng", rng).uniform(-radius, radius, (starts, d))
     found: list[FixedPoint] = []
     for seed in (np.zeros(block.d), *seeds):
         try:

@@ -6,11 +6,13 @@ A wavenumber k is a whole number on a ring and a tuple of D whole numbers on a t
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dispersion.errors import ArgumentError, frozen, shown
+from dispersion.memory import require
 
 Wavenumber = int | tuple[int, ...]
 
@@ -31,6 +33,8 @@ def positions(shape: tuple[int, ...]) -> NDArray[np.int64]:
 @lru_cache(maxsize=16)
 def lag_index(shape: tuple[int, ...]) -> NDArray[np.int64]:
     """(N, N) index into the flattened logits of the lag i − j of each pair of tokens."""
+    n, D = prod(shape), len(shape)
+    require("block", f"{n:,} tokens, every pair of which has a lag", 8 * (2 * D + 1) * n**2)
     token = positions(shape)
     lag = (token[:, None, :] - token[None, :, :]) % np.array(shape)
     return frozen(np.ravel_multi_index(tuple(np.moveaxis(lag, -1, 0)), shape))

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from dispersion.encodings import Encodings
 from dispersion.errors import ArgumentError, flag, frozen, frozen_logits, number_array, real_number, whole_number
 from dispersion.grid import grid_lags, mirrored
+from dispersion.memory import require
 from dispersion.noun import cached_property
 from dispersion.quiet import harmless_underflow
 
@@ -129,6 +130,8 @@ def symbol_at(weights: NDArray[np.float64], lags: NDArray[np.int64], q: ArrayLik
         q = q[..., None]
     elif q.ndim < 1 or q.shape[-1] != D:
         raise ArgumentError("q", f"shape {q.shape}", f"shape (…, {D}), one wavenumber for each axis")
+    count = q.size // D
+    require("q", f"{count:,} wavenumbers of kernels with {weights.size:,} lags", 48 * count * weights.size)
     phases = q @ lags.reshape(-1, D).T.astype(float)
     if np.abs(phases.imag).max(initial=0.0) > STEEP:
         raise ArgumentError("q", f"e^(Im q·r) of up to e^{np.abs(phases.imag).max():.3g}", f"at most e^{STEEP:.0f}")

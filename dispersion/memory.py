@@ -66,10 +66,10 @@ def _address_space() -> Iterator[float]:
 def _control_groups() -> Iterator[float]:
     """What each group of this process, and each that holds it, leaves."""
     try:
-        entries = [line.split(":", 2) for line in (PROC / "self" / "cgroup").read_text().splitlines()]
+        lines = (PROC / "self" / "cgroup").read_text().splitlines()
     except OSError:
         return
-    for number, controllers, path in entries:
+    for number, controllers, path in (line.split(":", 2) for line in lines if line.count(":") >= 2):
         if number == "0" and not controllers:
             root, files = GROUPS, ("memory.max", "memory.current", "inactive_file")
         elif "memory" in controllers.split(","):

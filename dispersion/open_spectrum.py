@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispersion.errors import ArgumentError
+from dispersion.memory import require
 from dispersion.noun import Noun
 
 EQUAL = 1e-7
@@ -189,6 +190,7 @@ def bulk_maximum(symbol: Symbol, bulk: Bulk, growth: Growth) -> tuple[float, com
 
 def bulk_angles(points: int) -> NDArray[np.float64]:
     """(points,) angles in (0, π), none a simple fraction of π: there a coefficient of λ(z) − λ(ze^{iφ}) vanishes."""
+    require("points", f"{points:,} angles, each with its points of the bulk set", 500 * points)
     return np.pi * (np.arange(points) + 0.381966) / points
 
 

@@ -12,6 +12,7 @@ from dispersion.block import Block, require_periodic
 from dispersion.eigen import TOLERANCE, eigenvalues, ranking
 from dispersion.errors import ArgumentError, frozen, instance, whole_number
 from dispersion.grid import Wavenumber, conjugate_pairs, grid_index, grid_wavenumbers, wavenumber
+from dispersion.memory import require
 from dispersion.mode import Mode, eigenmode
 from dispersion.noun import Noun, cached_property
 from dispersion.quiet import harmless_underflow
@@ -181,6 +182,8 @@ class Dispersion(Spectrum):
 
     def _assemble(self, symbols: NDArray[np.complex128]) -> NDArray[np.complex128]:
         # J = C + Σ_h λ_h (ε_a C M_h N_1)
+        count, d = symbols[0].size, self.block.d
+        require("block", f"J(q) of {d:,} features at {count:,} wavenumbers", 64 * count * d**2)
         mixed: NDArray[np.complex128] = np.tensordot(symbols, self.channels.astype(complex), axes=(0, 0))
         return mixed + self.pointwise
 

@@ -23,6 +23,7 @@ from dispersion.errors import (
     whole_number,
 )
 from dispersion.grid import Wavenumber, conjugate_pairs, grid_index, wavenumber
+from dispersion.memory import require
 from dispersion.quiet import beyond_float64, power_of_two
 from simulate.observables import HOMOGENEOUS, ROUNDING
 
@@ -115,8 +116,10 @@ def token_clusters(x: ArrayLike, tolerance: float) -> NDArray[np.int64]:
 
     x, tolerance = frozen_array("x", x, (None, None)), real_number("tolerance", tolerance)
     scale = power_of_two(np.abs(x).max())
-    tree = cKDTree(x / scale)
-    near = tree.sparse_distance_matrix(tree, max(tolerance, 0.0) / scale, output_type="coo_matrix")
+    tree, reach = cKDTree(x / scale), max(tolerance, 0.0) / scale
+    pairs = int(tree.count_neighbors(tree, reach))
+    require("tolerance", f"{tolerance:g}, with {pairs:,} pairs of tokens that near", 64 * pairs)
+    near = tree.sparse_distance_matrix(tree, reach, output_type="coo_matrix")
     near.data[:] = 1.0  # a distance of zero is a neighbour too
     _, labels = connected_components(near, directed=False)
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)

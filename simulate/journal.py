@@ -76,8 +76,8 @@ class Journal:
     """A Store in the folder of a result file, open to one process at a time; a context manager.
 
     path : of the result. points : their number. columns : the variables that all work of this kind has.
-    settings : strings by name, the same at every resumption. On leaving, a folder in which nothing is done goes. An
-    ArgumentError says if the folder is that of other work, in use, not ours, or there at all and not to be resumed.
+    settings : strings by name, the same at every resumption. On leaving, a new folder in which nothing is done goes.
+    An ArgumentError says if the folder is that of other work, in use, not ours, or there at all and not to be resumed.
     """
 
     def __init__(
@@ -90,9 +90,9 @@ class Journal:
         self._reasons: dict[int, str] = {}
         self._key = checksum(json.dumps(dict(settings)).encode()).encode()
         with usable(path):
-            fresh = self._lock_folder(resume)
+            self._fresh = self._lock_folder(resume)
             try:
-                if fresh:
+                if self._fresh:
                     _write_whole(self.folder / SETTINGS, _sealed({"settings": dict(settings)}, b""))
                 else:
                     self._check_settings(settings)
@@ -108,7 +108,7 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         told = kind is None or issubclass(kind, Exception | KeyboardInterrupt)
-        if told and not self.done.any():
+        if told and self._fresh and not self.done.any():
             self.remove()
         else:
             self._lock.release()
@@ -162,9 +162,10 @@ class Journal:
         """
         names = [LOG, *(f"{name}.raw" for name in self.columns), f"{LOG}.{NEW}", f"result.{NEW}"]
         for name in (*names, SETTINGS, f"{SETTINGS}.{NEW}"):
-            (self.folder / name).unlink(missing_ok=True)
+            with suppress(OSError):
+                (self.folder / name).unlink()
         self._lock.remove()
-        with suppress(OSError):  # a stranger's file in it, or another process that begins anew
+        with suppress(OSError):  # something else lies in it, or another process begins anew
             self.folder.rmdir()
 
     @property

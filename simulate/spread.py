@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispersion import ArgumentError, Block
+from dispersion.errors import shown
 from simulate.engines import Model, engine_of
 from simulate.points import Part, Plan, run_part
 
@@ -21,6 +22,10 @@ OPERATIONS = 5e11
 
 PIECES = 4
 """Groups of points for each worker, where there are several."""
+
+
+Call = tuple[Plan, int, int, NDArray[np.float64] | None]
+"""The arguments of the work on a range of points."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ def parts(
 ) -> Generator[Part, None, None]:
     """What `work` makes of each range of points, in any order; `starts` (points, N, d) where each has its own."""
 
-    def calls() -> Iterator[tuple[Plan, int, int, NDArray[np.float64] | None]]:
+    def calls() -> Iterator[Call]:
         for first, last in ranges:
             yield plan, first, last, None if starts is None else starts[first:last]
 
@@ -86,26 +91,66 @@ def parts(
         for call in calls():
             yield work(*call, progress)
         return
+    with closing(_outcomes(jobs, work, calls())) as finished:
+        for part in finished:
+            progress(plan.depth * (part.last - part.first))
+            yield part
+
+
+def _outcomes(jobs: Jobs, work: Callable[..., Part], calls: Iterator[Call]) -> Generator[Part, None, None]:
+    """What the workers return, as they end; an ArgumentError if they are killed, again and again where tried again."""
+    import joblib
+    from joblib.parallel import get_active_backend
+
+    with joblib.parallel_config(**jobs.options) if jobs.options else nullcontext():
+        client = getattr(get_active_backend()[0], "client", None)
+    outcomes = _from_joblib(jobs, work, calls) if client is None else _from_dask(client, jobs, work, calls)
+    try:
+        yield from outcomes
+    except Exception as error:
+        if type(error).__name__ not in KILLED:
+            raise
+        got = f"a worker that was killed ({shown(error, str)})"
+        accepted = "points that a worker survives: a smaller group, or less memory; what is finished is kept at a path"
+        raise ArgumentError("backend", got, accepted) from None
+
+
+KILLED = ("TerminatedWorkerError", "BrokenProcessPool", "KilledWorker", "WorkerCrashedError", "OutOfMemoryError")
+"""What loky, Dask and Ray raise when a worker has died."""
+
+
+def _from_joblib(jobs: Jobs, work: Callable[..., Part], calls: Iterator[Call]) -> Iterator[Part]:
+    """In rounds with a backend that cannot hand over one at a time (Ray)."""
     from joblib import Parallel, delayed
 
-    tasks = (delayed(work)(*call) for call in calls())
-    for part in _outcomes(Parallel, jobs, tasks):
-        progress(plan.depth * (part.last - part.first))
-        yield part
-
-
-def _outcomes(parallel: Any, jobs: Jobs, tasks: Iterator[Any]) -> Iterator[Part]:
-    """What the tasks return, as they end; in rounds with a backend that cannot hand over one at a time (Ray)."""
+    tasks = (delayed(work)(*call) for call in calls)
     try:
-        finished = parallel(**jobs.options, return_as="generator_unordered")(tasks)
+        finished = Parallel(**jobs.options, return_as="generator_unordered")(tasks)
     except ValueError as error:
         if "return_as" not in str(error):
             raise
         while batch := list(islice(tasks, PIECES * jobs.workers)):
-            yield from parallel(**jobs.options)(batch)
+            yield from Parallel(**jobs.options)(batch)
         return
     with closing(finished):
         yield from finished
+
+
+def _from_dask(client: Any, jobs: Jobs, work: Callable[..., Part], calls: Iterator[Call]) -> Iterator[Part]:
+    """Without joblib, which waits for ever for a task that Dask has given up."""
+    from distributed import as_completed
+
+    def submitted(call: Call) -> Any:
+        return client.submit(work, *call, pure=False)
+
+    running = as_completed([submitted(call) for call in islice(calls, PIECES * jobs.workers)])
+    try:
+        for future in running:
+            part = future.result()
+            running.update([submitted(call) for call in islice(calls, 1)])
+            yield part
+    finally:
+        client.cancel(list(running.futures))
 
 
 def _operations(model: Model) -> float:

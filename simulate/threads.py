@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import lru_cache
@@ -35,6 +36,10 @@ class _OneBlasThread:
     """
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """As if nobody had entered."""
         self._lock, self._users, self._limit = Lock(), 0, ExitStack()
 
     def __enter__(self) -> None:
@@ -51,3 +56,13 @@ class _OneBlasThread:
 
 
 one_blas_thread = _OneBlasThread()
+
+
+def _begin_anew() -> None:
+    """In a forked process, which has the pool of its parent but not the threads: a pool of its own."""
+    pool.cache_clear()
+    one_blas_thread.begin()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)

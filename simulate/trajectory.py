@@ -15,6 +15,7 @@ from dispersion.noun import Noun
 from dispersion.quiet import beyond_float64, power_of_two
 from simulate import fields, observables
 from simulate.engines import Model, checked_model, engine_of, shape_of, system_of
+from simulate.memory import check_run
 from simulate.settle import CHECK, DIVERGED, SETTLED, STATUS, UNSETTLED, Check, checks, stop_tolerance
 
 if TYPE_CHECKING:
@@ -179,6 +180,7 @@ def iterate(
     """
     model = checked_model("block", block)
     depth = whole_number("depth", depth, 1)
+    check_run(model, 1, depth, _every(depth, every))
     state = start_state(model, start, generator("rng", rng))
     return _trajectories(model, state[None], depth, tolerance, every)[0]
 
@@ -196,17 +198,24 @@ def iterate_many(
     block, depth, tolerance, every : as in `iterate`. All are iterated until the last one has ended.
     """
     model = checked_model("block", block)
+    depth = whole_number("depth", depth, 1)
     starts = real_array("starts", starts)
+    check_run(model, len(starts) if starts.ndim else 1, depth, _every(depth, every))
     starts = starts[..., None] if model.d == 1 and starts.ndim == 2 else starts
     starts = frozen_array("starts", starts, (None, model.n, model.d))
-    return _trajectories(model, starts, whole_number("depth", depth, 1), tolerance, every)
+    return _trajectories(model, starts, depth, tolerance, every)
+
+
+def _every(depth: int, every: int | None) -> int:
+    """Layers between two that are kept."""
+    return -(-depth // RECORDS) if every is None else whole_number("every", every, 1)
 
 
 def _trajectories(
     model: Model, starts: NDArray[np.float64], depth: int, tolerance: float | None, every: int | None
 ) -> list[Trajectory]:
     tolerance = stop_tolerance(tolerance)
-    every = -(-depth // RECORDS) if every is None else whole_number("every", every, 1)
+    every = _every(depth, every)
     system, shape = system_of(model, len(starts)), shape_of(model)
     engine = system.begin(starts)
     layers, records = [0], [starts]

@@ -330,6 +330,51 @@ def test_settings_in_a_folder(encoder, capsys):
         assert_one_line(capsys, "config")
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("scale", [1e14, 1e30, 1e300, 1e-200, 1e-320, 0.0])
+def test_weights_of_any_size_are_used_or_refused(scale, family, tmp_path, capsys):
+    """Without a warning; beyond what float64 can hold in one line."""
+    tensors, config = small(family)
+    torch.save({name: tensor.double() * scale for name, tensor in tensors.items()}, tmp_path / "model.pt")
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    if check(tmp_path / "model.pt", "--family", family, "--tokens", 3, "--json") == 0:
+        printed = capsys.readouterr()
+        assert printed.err == ""
+        assert json.loads(printed.out)["d"] == 4
+    else:
+        assert_one_line(capsys)
+
+
+def resized(tensors, prefix):
+    """`tensors` with 6 features where there are 4, in those whose names begin with `prefix`."""
+    sizes = {4: 6, 12: 18}
+    return {
+        name: torch.ones([sizes.get(size, size) for size in tensor.shape]) if name.startswith(prefix) else tensor
+        for name, tensor in tensors.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("family", "prefix"),
+    [
+        ("encoder", "layers.1."),
+        ("bert", "encoder.layer.1."),
+        ("bert", "embeddings."),
+        ("gpt2", "w"),
+        ("rotary", "embed_tokens"),
+        ("rotary", "norm"),
+        ("vit", "pos_embed"),
+    ],
+)
+def test_parts_of_different_sizes_are_one_line(family, prefix, tmp_path, capsys):
+    tensors, config = small(family)
+    torch.save(resized(tensors, prefix), tmp_path / "model.pt")
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert check(tmp_path / "model.pt", "--family", family, "--tokens", 3) == 2
+    assert_one_line(capsys, "(")
+
+
 @pytest.mark.parametrize(
     ("call", "argument"),
     [

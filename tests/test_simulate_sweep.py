@@ -258,8 +258,9 @@ def test_unlike_points_are_refused():
 
 
 def test_too_much_memory_is_refused(monkeypatch):
-    monkeypatch.setattr("simulate.memory.available_memory", lambda: 1e4)
-    with pytest.raises(ArgumentError, match=r"6 points.*GB"):
+    monkeypatch.setattr("dispersion.memory.available_memory", lambda: 1e4)
+    monkeypatch.setattr("dispersion.memory.SMALL", 0)
+    with pytest.raises(ArgumentError, match=r"^parameters: got 6 points.* needs [\d,]+ bytes"):
         sweep(make_block, SETTINGS)
 
 

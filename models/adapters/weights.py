@@ -24,6 +24,8 @@ SAFE = "2.10"
 """The first PyTorch whose reader of weights alone has no known way to run code of the file."""
 HALVES = (torch.float16, torch.bfloat16)
 NUMBERS = "float16, bfloat16, float32 or float64"
+HEAVIEST = 1e15
+"""The largest weight: beside a larger one the 1 of a residual connection is lost in float64."""
 DEEPEST = 4
 """How many mappings deep in a checkpoint a state dict may lie."""
 MOST = 10_000
@@ -192,6 +194,9 @@ class Weights:
             raise ArgumentError("checkpoint", f"{self.prefix}{name} of shape {array.shape}", f"shape ({described})")
         if not np.isfinite(array).all():
             raise ArgumentError("checkpoint", f"{self.prefix}{name} with NaN or infinity", "finite weights")
+        if np.abs(array).max() > HEAVIEST:
+            got = f"{self.prefix}{name} with {np.abs(array).max():.3g}"
+            raise ArgumentError("checkpoint", got, f"weights of at most {HEAVIEST:g}")
         return array
 
     def find(self, name: str, *shape: int | None) -> Floats | None:

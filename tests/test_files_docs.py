@@ -1,0 +1,200 @@
+"""docs/files.md lists what the readers read: every key, its default, and a range that they keep to."""
+
+import copy
+import datetime
+import json
+import re
+import tomllib
+from inspect import Parameter, signature
+from pathlib import Path
+
+import pytest
+from pages import Page
+
+from dispersion import Activation, ArgumentError, Block, Head, Kernel
+from dispersion.encodings import relu_mlp
+from dispersion.head import Rotary
+from dispersion.toml_reader import AXES, KERNELS, NORMS, Reader, _scaled, _weights
+from figures.diagram.arithmetic import LONGEST
+from figures.diagram.spec import BLOCK, DEFAULTS, DEPTH, NAME, OPTIONS, POINTS, QUANTITIES, load_diagram
+
+PAGE = Page("docs/files.md")
+
+
+def table(heading):
+    """The rows of the table under a `heading`."""
+    part = PAGE.text.split(f"\n{heading}\n", 1)[1]
+    rows = re.search(r"\n(\| .*?)\n(?!\|)", part, re.DOTALL).group(1).split("\n")
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in rows[2:]]
+
+
+def keys(heading):
+    """{key: (accepted, default)} of the table under a `heading`."""
+    return {row[0].strip("`"): tuple(row[2:]) for row in table(heading)}
+
+
+def parameters(function, *given):
+    return {name: kind for name, kind in signature(function).parameters.items() if name not in ("self", *given)}
+
+
+NORM = "### `[attention_norm]` and `[feedforward_norm]`"
+READ = {
+    "### `[[head]]`": parameters(Head),
+    "### `[head.rotary]`": parameters(Rotary),
+    "### `[feedforward]`": {**parameters(_scaled, "d"), **parameters(_weights)},
+    "### `[block]`": parameters(Block, "heads", "feedforward", "attention_norm", "feedforward_norm"),
+    NORM: {key: kind for norm in NORMS.values() for key, kind in parameters(norm).items()},
+}
+BESIDES = {"### `[block]`": {"n", "shape"}, NORM: {"type"}}
+
+
+def test_examples_and_links():
+    PAGE.check()
+
+
+@pytest.mark.parametrize("heading", READ)
+def test_every_key_and_default_of_a_block(heading):
+    listed = keys(heading)
+    assert set(listed) == set(READ[heading]) | BESIDES.get(heading, set())
+    for name, parameter in READ[heading].items():
+        default = listed[name][1]
+        if parameter.default is Parameter.empty:
+            assert re.search("`1` for each feature" if name == "gain" else "needed", default)
+        elif parameter.default is None:
+            assert re.match("none|`0`", default)
+        else:
+            assert default == f"`{json.dumps(parameter.default)}`"
+
+
+def test_every_kernel():
+    rows = {row[0].strip("`"): row[1] for row in table("### `kernel`")}
+    assert list(rows) == KERNELS
+    for name, text in rows.items():
+        found = {
+            key: "" if kind.default is Parameter.empty else json.dumps(kind.default)
+            for key, kind in parameters(getattr(Kernel, name), "n", "shape").items()
+        }
+        listed = [part.split(" = ") for part in re.findall(r"`([^`]+)`", text)]
+        assert {key: "".join(default) for key, *default in listed} == found
+    assert all(f"`{key}`" in PAGE.text for key in (*parameters(relu_mlp), "weight"))
+
+
+def test_every_activation_and_normalisation():
+    accepted = keys("### `[feedforward]`")["activation"][0]
+    assert set(re.findall(r'"(\w+)"', accepted)) == set(Activation.names())
+    accepted = keys(NORM)["type"][0]
+    assert set(re.findall(r'"(\w+)"', accepted)) == set(NORMS)
+
+
+def test_every_key_and_default_of_a_diagram():
+    listed = keys("## A phase diagram")
+    assert set(listed) == set(OPTIONS)
+    assert {name: listed[name][1] for name in DEFAULTS} == {name: f"`{value}`" for name, value in DEFAULTS.items()}
+    assert set(re.findall(r'"(\w+)"', listed["quantity"][0])) == set(QUANTITIES)
+    for name in BLOCK:
+        assert f"[{name}]" in PAGE.text
+    assert f"{NAME} characters at most" in PAGE.text
+    assert f"{LONGEST} characters at most" in PAGE.text
+    assert f"up to {AXES} whole" in PAGE.text
+    assert (DEPTH, POINTS) == (10**8, 10**7)
+
+
+NUMBERS = {"array": [[0.5]], "whole": 2}
+KERNEL = {
+    "table": {"logits": [0.0] * 8},
+    "uniform": {},
+    "gaussian_lobes": {"separation": 2, "width": 1.0, "strength": 2.0},
+    "skewed_lobe": {"separation": 2.0, "width_below": 1.0, "width_above": 2.0, "strength": 1.0},
+    "von_mises": {"wavenumber": 2, "strength": 1.0},
+    "alibi": {"slope": 0.5},
+    "kerple_log": {"r1": 1.0, "r2": 1.0},
+    "kerple_power": {"r1": 1.0, "r2": 1.0},
+    "fire": {"mlp": {"weight_in": [1.0], "bias_in": [0.0], "weight_out": [-1.0]}, "c": 1.0, "threshold": 9.0},
+    "convit": {"centre": 2.0, "strength": 0.1},
+    "convit_learned": {"weights": [-0.1, 0.2]},
+    "t5": {"table": [0.0] * 8},
+    "swin": {"table": [0.0, 1.0, 0.5]},
+    "mask": {"m": [1.0] * 8},
+}
+DOCUMENT = {
+    "block": {"n": 8},
+    "head": [{"kernel": {"type": "uniform"}, "value": [[-0.4, 0.0], [0.1, -0.3]], "key_bias": [0.1, 0.2], "gate": 0.5}],
+    "feedforward": {
+        "activation": "polynomial",
+        "coefficients": [-0.1],
+        **{"weight_in": [[1.0, 0.0]], "weight_out": [[1.0], [0.0]], "bias_in": [0.1], "bias_out": [0.1, 0.0]},
+        **{"weight_gate": [[1.0, 0.0]], "bias_gate": [0.0]},
+    },
+    "attention_norm": {"type": "LayerNorm", "gain": [1.0, 2.0], "bias": [0.0, 0.1], "eps": 0.1},
+    "feedforward_norm": {"type": "DyT", "alpha": 0.5},
+}
+ROTARY = {"query": [[1.0, 0.0], [0.0, 1.0]], "key": [[1.0, 0.0], [0.0, 1.0]], "frequencies": [0.5]}
+
+
+def places():
+    """(document, the table in it that a heading describes, its heading)."""
+    document = copy.deepcopy(DOCUMENT)
+    yield document, document["block"], "### `[block]`"
+    document = copy.deepcopy(DOCUMENT)
+    yield document, document["head"][0], "### `[[head]]`"
+    document = copy.deepcopy(DOCUMENT)
+    document["head"][0].pop("key_bias")
+    document["head"][0]["rotary"] = copy.deepcopy(ROTARY)
+    yield document, document["head"][0]["rotary"], "### `[head.rotary]`"
+    document = copy.deepcopy(DOCUMENT)
+    yield document, document["feedforward"], "### `[feedforward]`"
+    document = copy.deepcopy(DOCUMENT)
+    yield document, document["attention_norm"], NORM
+
+
+OUTSIDE = {"2 or more": 1, "1 or more": 0, "0 or more": -1, "0 to 1": 1.5, "above 0": 0}
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_what_a_key_accepts(place):
+    document, part, heading = list(places())[place]
+    Reader(Path("block.toml")).block(document)
+    for name, (accepted, _) in keys(heading).items():
+        wrong = [datetime.date(2020, 1, 1), "x", True, *(value for text, value in OUTSIDE.items() if text in accepted)]
+        for value in wrong:
+            before = dict(part)
+            part[name] = [value] if name == "shape" else value
+            if name in ("n", "shape"):
+                part.pop({"n": "shape", "shape": "n"}[name], None)
+            if (name, value) != ("type", "DyT"):
+                with pytest.raises(ArgumentError) as refused:
+                    Reader(Path("block.toml")).block(document)
+                assert name in str(refused.value), (name, value)
+            part.clear()
+            part.update(before)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_what_a_kernel_accepts(name):
+    kernel = {"type": name, **KERNEL[name]}
+    document = {"block": {"n": 8}, "head": [{"kernel": kernel, "value": 1.0}]}
+    Reader(Path("block.toml")).block(document)
+    row = next(row for row in table("### `kernel`") if row[0] == f"`{name}`")
+    for key in re.findall(r"`(\w+)", row[1]):
+        above = name.endswith(("lobe", "lobes")) and key.startswith("width")
+        for value in (datetime.date(2020, 1, 1), "x", *([0.0] if above else [])):
+            head = {"kernel": {**kernel, key: value}, "value": 1.0}
+            with pytest.raises(ArgumentError, match=key):
+                Reader(Path("block.toml")).block({**document, "head": [head]})
+
+
+def test_what_a_diagram_accepts(tmp_path):
+    path = tmp_path / "map.toml"
+    source = PAGE.examples[1][0]
+    text = re.search(r'"""(.*)"""', source, re.DOTALL).group(1)
+    head, rest = text.split("[parameters]")
+    for name, (accepted, _) in keys("## A phase diagram").items():
+        wrong = ["2020-01-01", '"x"', "true", *(str(value) for text, value in OUTSIDE.items() if text in accepted)]
+        for value in wrong:
+            kept = "\n".join(line for line in head.split("\n") if not line.strip().startswith(name))
+            below = rest[rest.index("[block]") :] if name == "parameters" else f"[parameters]{rest}"
+            document = f"{kept}\n{name} = {value}\n{below}"
+            tomllib.loads(document)
+            path.write_text(document)
+            with pytest.raises(ArgumentError, match=name):
+                load_diagram(path)
