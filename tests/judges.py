@@ -17,9 +17,10 @@ from amplitude import (
     find_state,
     normal_form,
     partitions,
+    stable_wavenumbers,
     standing_start,
 )
-from amplitude.balloon import balloon, patterns
+from amplitude.balloon import patterns
 from amplitude.resting import resting_state
 from dispersion import ArgumentError, Block, Dispersion, Mode, dispersion_relation
 from simulate import Trajectory, iterate_many
@@ -341,21 +342,16 @@ def leaves(block: Block, state: ExactState, depth: int) -> str:
 
 
 def family_faults(block: Block, settled: Sequence[Trajectory]) -> list[str]:
-    """Patterns of one wavenumber that iteration settled to and that `balloon` neither has nor says it lost."""
-    found, faults = balloon(block), []
+    """Patterns of one wavenumber that iteration settled to and `stable_wavenumbers` does not know."""
+    known, faults = stable_wavenumbers(block), []
     for end in settled:
         k = int(end.wavenumber)  # type: ignore[call-overload]
-        if end.status != "settled" or kind_of(block, end.state) == "moving" or k not in found.ks:
+        if end.status != "settled" or kind_of(block, end.state) == "moving" or k in (0, *known):
             continue
         period, x = block.n // gcd(k, block.n), end.state[:, 0]
         mirrored = x[(np.arange(block.n)[:, None] - np.arange(block.n)) % block.n]
-        if max(np.abs(x - np.roll(x, period)).max(), np.abs(x - mirrored).max(axis=1).min()) > 1e-7:
-            continue
-        place = int(np.flatnonzero(found.ks == k)[0])
-        if not found.stable[0, place] and not found.lost[0, place]:
-            both = zip(found.amplitude[0, place], found.modulus[0, place], strict=True)
-            families = ", ".join(f"{R:.6g} (|Λ| {modulus:.6f})" for R, modulus in both)
-            faults.append(f"settled at k = {k}, R = {end.amplitude:.6g}, which is not a stable wavenumber: {families}")
+        if max(np.abs(x - np.roll(x, period)).max(), np.abs(x - mirrored).max(axis=1).min()) <= 1e-7:
+            faults.append(f"settled at k = {k}, R = {end.amplitude:.6g}; the stable wavenumbers are said to be {known}")
     return faults
 
 
@@ -390,6 +386,38 @@ def judge_standing(block: Block) -> str:
         return f"{name}, 'stable': iterated to {seen:.6g} of {wave.projection(mode):.6g}"
     rate = np.log(abs(wave.multipliers[0]))
     return f"{name}, 'unstable': it stays" if not wave.stable and not away and rate * depth > 40 else ""
+
+
+def judge_rotation(block: Block, orders: Sequence[int] = ORDERS[:3]) -> dict[object, str]:
+    """As `judge_regimes`, of the leading mode of `block` and its mirror image: waves travel if alone, stand if both."""
+    relation = at_rest(block)
+    mode, n, d = relation.leading(), block.n, block.d
+    top = normal_form(block, mode, max(orders), relation.state)
+    rng, still = np.random.default_rng(3), np.cos(2 * np.pi * mode.k * np.arange(n) / n + 1)[:, None]
+    starts = relation.state + np.array(
+        [
+            mode.field(0.02),
+            0.04 * still * mode.right.real,
+            *1e-3 * rng.normal(size=(2, n, d)),
+        ]
+    )
+    ends = ends_of(block, starts + 1e-6 * rng.normal(size=starts.shape), layers(block, 60))
+    seen = [_rotation_named(end, [observed(block, [one], [end])[0] for one in top.modes], mode.k) for end in ends]
+    return {order: _rotation_judged(top.truncated(order).regime, seen) for order in orders}
+
+
+def _rotation_named(end: Trajectory, pair: Sequence[float], k: object) -> str:
+    if end.status == "diverged" or not max(pair) > 1e-6 or end.wavenumber != k:
+        return "other"
+    ratio = min(pair) / max(pair)
+    return "travels" if ratio < ALONE else "stands" if ratio > 1 - ALONE else "between"
+
+
+def _rotation_judged(regime: str, seen: list[str]) -> str:
+    if regime == "undecided":
+        return "nothing"
+    expected = {"bistable": "travels", "coexistence": "stands"}.get(regime, "")
+    return "right" if all(end == expected for end in seen) else f"wrong: {regime!r}, iterated: {seen}"
 
 
 def judge_clusters(block: Block) -> list[str]:

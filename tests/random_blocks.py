@@ -30,12 +30,14 @@ ATTEMPTS = 400
 """Draws after which a seed is given up: none is, of those used."""
 
 
-def seeds(first: int, stop: int, slow: int, long: int) -> pytest.MarkDecorator:
-    """Parametrise a test by `seed`: `first` … by default, others up to `slow` and `long` with those marks."""
-    cases = [pytest.param(seed) for seed in range(first, stop)]
-    cases += [pytest.param(seed, marks=pytest.mark.slow) for seed in range(slow) if not first <= seed < stop]
-    cases += [pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(slow, long)]
-    return pytest.mark.parametrize("seed", cases)
+def seeds(short: range, slow: range, long: range) -> pytest.MarkDecorator:
+    """Parametrise a test by `seed`: those of `short` by default, others of `slow` and `long` with the marks of that
+    name, slow and exhaustive.
+    """
+    marks = dict.fromkeys(long, pytest.mark.exhaustive)
+    marks |= dict.fromkeys(slow, pytest.mark.slow)
+    marks |= dict.fromkeys(short, ())
+    return pytest.mark.parametrize("seed", [pytest.param(seed, marks=marks[seed]) for seed in sorted(marks)])
 
 
 def vector_block(seed: int) -> Block:
