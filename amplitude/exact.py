@@ -14,7 +14,7 @@ from amplitude.derivative import linearised, require_derivative
 from amplitude.problem import KINDS, Floats, Kind, Problem, newton
 from amplitude.symmetry import circulant, dominant, projection, shift_matrix, slides_of, snapped, spectrum, unwrapped
 from dispersion import ArgumentError, Block, Mode
-from dispersion.eigen import ranking
+from dispersion.eigen import eigenvalues, ranking
 from dispersion.errors import choice, frozen, frozen_array, real_array, real_number, whole_number
 from dispersion.grid import Wavenumber, grid_index
 from dispersion.noun import Noun, cached_property
@@ -307,7 +307,7 @@ def _eigenvalues(state: ExactState, matrix: NDArray) -> NDArray:
     if state.kind != "travelling" and len(block.shape) == 1 and circulant(block):
         period = next(n for n in range(1, N + 1) if N % n == 0 and _repeats(state.field, n))
     if not 0 < period < N:
-        return np.linalg.eigvals(matrix)
+        return eigenvalues(matrix)
     copies = N // period
     blocks = matrix[: period * d].reshape(period * d, copies, period * d)
     sectors = np.moveaxis(np.fft.ifft(blocks, axis=1) * copies, 1, 0)  # similar to D_κ

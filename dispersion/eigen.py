@@ -11,15 +11,15 @@ TOLERANCE = 1e-10
 """Relative size under which moduli count as equal, and phases and imaginary parts as zero."""
 
 
-def eigenvalues(matrices: NDArray[np.complex128]) -> NDArray[np.complex128]:
-    """(…, d) eigenvalues of complex `matrices` (…, d, d), unordered: in closed form for d ≤ 2, and where all are block
-    triangular in one order of the features those of the diagonal blocks.
+def eigenvalues(matrices: NDArray) -> NDArray[np.complex128]:
+    """(…, d) eigenvalues of `matrices` (…, d, d), real or complex, unordered: in closed form for d ≤ 2, and where all
+    are block triangular in one order of the features those of the diagonal blocks.
     """
     d = matrices.shape[-1]
     if d == 1:
-        return matrices[..., 0].copy()
+        return matrices[..., 0].astype(complex)
     if d == 2:
-        return _two_by_two(matrices)
+        return _two_by_two(matrices.astype(complex))
     stack: NDArray = matrices.reshape(-1, d, d)
     parts = components((stack != 0).any(axis=0))
     if len(parts) > 1:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from dispersion.chain import BOUNDARIES
 from dispersion.errors import ArgumentError, frozen, frozen_array, whole_number
+from dispersion.memory import require
 from dispersion.noun import cached_property
 from dispersion.relation import Spectrum
 from models.device import usable
@@ -103,6 +104,7 @@ def measure(
     if boundary != "periodic" and len(grid) > 1:
         raise ArgumentError("boundary", f"{boundary!r} on a torus", "'periodic': a torus has no ends")
     n, d = prod(grid), len(a)
+    require("shape", f"responses of {n:,} tokens and {d:,} features", 8 * 4 * n * d**2)
     probes = min(whole_number("probes", probes, 1), n - 1)
     check_module(fn)
     where = device_of(fn) if device is None else usable(device, "device")

@@ -4,6 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from amplitude import find_state
 from dispersion import (
     ArgumentError,
     Block,
@@ -97,6 +98,11 @@ class TestCausalMasks:
         first = np.abs(np.linalg.eigvals(jacobian[: 2 * prefix, : 2 * prefix])).max()
         rest = [np.abs(np.linalg.eigvals(jacobian[i : i + 2, i : i + 2])).max() for i in range(2 * prefix, 2 * n, 2)]
         assert abs(leading_multipliers(block, count=1)[0]) == pytest.approx(max(first, *rest), rel=1e-10)
+
+    def test_exact_states_have_the_same_multipliers(self):
+        block = masked(64)
+        state = find_state(block, np.zeros((64, 2)), "steady")
+        np.testing.assert_allclose(np.abs(state.multipliers[:6]), np.abs(leading_multipliers(block)), rtol=1e-12)
 
     def test_growth_of_a_long_run_is_that_of_the_spectrum(self):
         """Iterated, a perturbation of 48 masked tokens decays at last as the diagonal blocks say."""
