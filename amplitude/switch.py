@@ -13,12 +13,13 @@ from scipy.optimize import brentq
 from amplitude.branch import Branch, follow, values_of
 from amplitude.continuation import MakeBlock, Path, Point, Walk
 from amplitude.detection import FLIP, FOLD, NEIMARK_SACKER, Bifurcation, directions
-from amplitude.exact import ExactState, find_state
-from amplitude.problem import Floats, Kind, Problem
+from amplitude.exact import ExactState
+from amplitude.problem import Floats, Kind, Problem, newton
 from amplitude.progress import progress_bar
 from amplitude.symmetry import slides_of
 from dispersion import ArgumentError, Block, Mode, dispersion_relation
 from dispersion.errors import flag, instance, real_number, whole_number
+from dispersion.fixed_points import homogeneous_jacobian
 from dispersion.grid import Wavenumber, grid_index, grid_wavenumbers, wavenumber
 from dispersion.mode import eigenmode
 from dispersion.quiet import harmless_underflow
@@ -190,10 +191,24 @@ class _Homogeneous:
 
     def field(self, p: float) -> Floats:
         block = self.make_block(p)
-        return find_state(block, np.tile(self.guess, (block.n, 1)), "steady").field
+        return np.tile(self.state(block), (block.n, 1))
+
+    def state(self, block: Block) -> Floats:
+        """(d,) the fixed point a = g(a) of `block` that Newton's method reaches from the guess."""
+
+        def system(a: Floats) -> tuple[Floats, Floats]:
+            return block.homogeneous_map(a) - a, homogeneous_jacobian(block, a) - np.eye(block.d)
+
+        limit = 1e-12 * (1 + float(np.abs(self.guess).max()))
+        a, residual, steps = newton(system, self.guess, limit)
+        if not residual <= limit:
+            got = f"{np.array2string(self.guess, threshold=4)}, |g(a) − a| = {residual:.2g} after {steps} Newton steps"
+            raise ArgumentError("state", got, "a guess from which the homogeneous state is reached")
+        return a
 
     def mode(self, p: float, index: int) -> Mode:
-        block, a = self.make_block(p), self.field(p)[0]
+        block = self.make_block(p)
+        a = self.state(block)
         matrices = dispersion_relation(block, state=a).matrices.reshape(-1, block.d, block.d)
         return eigenmode(matrices[index], 0, wavenumber(index, block.shape), block.shape)
 
