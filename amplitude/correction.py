@@ -204,7 +204,7 @@ class _Newton:
         self.back = np.exp(-1j * turning)
         system = self.back[:, None] * f.jacobian(z) * self.units / self.units[:, None] - np.eye(len(variables))
         speeds = -1j * (self.sign * values / self.units)[:, None] * (self.owner[:, None] == self.phases.free)
-        self.reduced = -np.linalg.pinv(np.hstack([system, speeds]), rcond=1e-9)
+        self.reduced = -np.linalg.pinv(np.hstack([system, speeds]), rcond=1e-6)
         # all others: e^{ihΩ} − J(k)
         critical = np.zeros((len(self.phases.alpha), block.n, block.d, block.d), dtype=complex)
         for number, variable in enumerate(variables):

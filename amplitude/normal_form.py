@@ -116,7 +116,7 @@ class NormalForm(Noun):
 
         The states are those of f, and the block judges them: only those count near which it has one, and of steady and
         alternating ones its own multipliers decide. A mode below a tenth of the other is not present. Undecided are
-        no stable state, other ones, a growth under 2e-4 a layer, and a growing mode whose pure state was not found.
+        no stable state, other ones, a growth under 2 % of μ, and a growing mode whose pure state was not found.
         """
         if len(self.modes) != 2:
             raise ExclusionError("modes", f"{len(self.modes)} of them", "a form of two modes")

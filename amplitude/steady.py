@@ -262,6 +262,9 @@ def _newton(f: ReducedMap, starts: Complex, active: list[int]) -> Complex:
         gap, pinned = image - x, (unit.conj() * x).imag @ directions.T
         residual = np.concatenate([gap.real, gap.imag[:, turnable], pinned], axis=1)
         step = -_least(system, residual)
+        # where one is forced along the lattice may hold phases at rounding only: there a zero is enough
+        zero = (np.abs(residual).max(axis=1, initial=0.0) < 1e-13) & (size.max(axis=1) > 1e3 * size.min(axis=1))
+        step[zero] = 0.0
         largest = np.abs(step).max(axis=1, initial=1e-300)
         step *= np.minimum(1.0, 0.5 / largest)[:, None]
         x = x + step[:, :a]

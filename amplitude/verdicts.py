@@ -21,7 +21,7 @@ PRESENT = 0.1
 """A mode takes part in a state from this part of the largest amplitude on: less is a harmonic, or forced."""
 MARGIN = 0.02
 """Growth, in parts of the largest μ, that iteration hardly shows."""
-SLOW = 1e-4
+SLOW = 3e-4
 """Growth per layer that thousands of layers hardly show."""
 HELD = 0.01
 """Distance of a multiplier from 1 up to which the lattice may pull the phase of a wave."""
@@ -41,7 +41,7 @@ def judged(form: NormalForm, solution: Solution) -> tuple[tuple[bool, ...], bool
     parts = near[0].after / near[0].after.max()
     modes = tuple(bool(part) for part in parts >= PRESENT)
     stable = _stable(form, solution, near)
-    unclear = bool(((parts > PRESENT / 2) & (parts < 2 * PRESENT)).any())
+    unclear = bool(((parts > 0.7 * PRESENT) & (parts < 2 * PRESENT)).any())
     return modes, None if unclear and stable else stable
 
 
