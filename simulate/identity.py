@@ -9,12 +9,13 @@ extension) no digest can.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
-from functools import lru_cache
+from functools import cache
 from hashlib import blake2b
 from importlib import metadata
-from struct import pack
+from marshal import dumps
+from operator import attrgetter
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -28,7 +29,9 @@ SIZE = 16
 OURS = ("amplitude", "dispersion", "figures", "models", "simulate", "tokenwaves")
 """Packages whose functions the version stands for."""
 
-PLAIN = (bool, int, str, bytes, complex)
+PLAIN = {type(None), bool, int, float, complex, str, bytes}
+MARSHAL = 2
+"""The version of the format that shows values alone, and not which of them are one object."""
 
 Memo = dict[int, tuple[Any, bytes]]
 """By id: the object itself, so that it lives as long as the entry, and its code."""
@@ -45,26 +48,22 @@ def digest(value: object, memo: Memo | None = None) -> str:
 def encode(value: Any, memo: Memo) -> bytes:
     """Bytes that are the same for the same value; `memo` remembers the objects already seen."""
     kind: Any = type(value)
+    if kind in PLAIN:
+        return dumps(value, MARSHAL)
     if kind is np.ndarray and value.dtype.kind != "O":
-        return b"%b%d %b" % (_kind(value.dtype, value.shape), value.size, value.tobytes())
-    if kind is float:
-        return b"f" + pack("d", value)
-    if value is None:
-        return b"-"
+        return dumps((value.dtype.str, value.shape, value.tobytes()), MARSHAL)
     if kind is tuple:
         return b"(%d " % len(value) + b"".join([encode(part, memo) for part in value])
-    if kind in PLAIN or isinstance(value, bool | int | float | complex | str | bytes):
-        text = f"{kind.__name__} {value!r}".encode("utf-8", "surrogatepass")
-        return b"%d %b" % (len(text), text)
     known = memo.get(id(value))
     if known is None:
         memo[id(value)] = value, b"itself"  # what refers to itself ends here
-        names = _field_names(kind)
-        if names is None:
+        values = _values_of(kind)
+        if values is None:
             parts = [encode(part, memo) for part in _parts(value)]
             content = blake2b(b"%d %b" % (len(parts), b"".join(parts)), digest_size=SIZE).digest()
         else:
-            content = b"".join([encode(getattr(value, name), memo) for name in names])
+            plain = [dumps(v, MARSHAL) if type(v) in PLAIN else encode(v, memo) for v in values(value)]
+            content = b"".join(plain)
         memo[id(value)] = known = value, _name(kind) + content
     return known[1]
 
@@ -115,21 +114,17 @@ def _parts(value: Any) -> Iterable[object]:
 HIDDEN = ("__dict__", "__weakref__", "__module__", "__doc__", "__firstlineno__", "__static_attributes__")
 
 
-@lru_cache
-def _field_names(kind: type) -> tuple[str, ...] | None:
-    """The fields of a dataclass of ours, which have all that there is to its values; None for any other class."""
+@cache
+def _values_of(kind: type) -> Callable[[Any], tuple[Any, ...]] | None:
+    """What gives the fields of a dataclass of ours, which are all that there is to it; None for any other class."""
     ours = is_dataclass(kind) and kind.__module__.partition(".")[0] in OURS
-    return tuple(item.name for item in fields(kind)) if ours else None
+    names = [item.name for item in fields(kind)] if ours else []
+    return attrgetter(*names) if len(names) > 1 else None
 
 
-@lru_cache
+@cache
 def _name(kind: type) -> bytes:
     return f"{kind.__module__}.{kind.__qualname__}:".encode()
-
-
-@lru_cache
-def _kind(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
-    return f"{dtype.str}{shape}".encode()
 
 
 def _function(value: FunctionType) -> list[object]:
