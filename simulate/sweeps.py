@@ -26,7 +26,7 @@ from simulate.results import Layout, check_name
 from simulate.settle import stop_tolerance
 from simulate.spread import jobs_of, piece_size
 from simulate.store import checked_path, load
-from simulate.work import Work
+from simulate.work import Progress, Work
 
 if TYPE_CHECKING:
     from xarray import Dataset
@@ -48,7 +48,7 @@ def sweep(
     rng: int = 0,
     tolerance: float | None = 1e-12,
     path: str | os.PathLike[str] | None = None,
-    progress: bool | None = None,
+    progress: Progress = None,
     measure: Measure = None,
     resume: bool = False,
     lazy: bool = False,
@@ -69,7 +69,7 @@ def sweep(
     rng : the seed, a whole number. Point number p (C order) draws from
         numpy.random.default_rng(SeedSequence(rng, spawn_key=(p,))), whatever the other points.
     path : a netCDF file for the result; finished groups of points gather in the folder `path`.parts until then.
-    progress : a bar on stderr; None shows it on a terminal only.
+    progress : a bar on stderr; None shows it on a terminal only; 'lines' for a plain line every half minute.
     measure : names of simulate.results.COLUMNS, or a function from the Trajectory of a point, its last state alone
         recorded, to {name: number or array}, or a list of both. By default all names but the slow ones. An exception
         of a function, or what is no real number, marks the point as failed.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ from simulate.results import COLUMNS, versions
 from simulate.settle import DIVERGED, FAILED
 from simulate.spread import Jobs, parts
 from simulate.store import load, write
+
+Progress = bool | Literal["lines"] | None
 
 if TYPE_CHECKING:
     from xarray import Dataset
@@ -58,7 +60,7 @@ class Work:
     given: NDArray[np.float64] | None
     attributes: Mapping[str, Any]
 
-    def run(self, store: Store, progress: bool | None) -> int:
+    def run(self, store: Store, progress: Progress) -> int:
         """Work on the points that `store` lacks; the number left undone by Ctrl-C."""
         layers = self.plan.depth * len(store.done)
         with _bar(layers, progress) as bar:
@@ -74,7 +76,7 @@ class Work:
                     raise
         return int((~store.done).sum())
 
-    def run_at(self, path: Path, resume: bool, progress: bool | None) -> int:
+    def run_at(self, path: Path, resume: bool, progress: Progress) -> int:
         """`run` with a journal and write the file `path`, unless it is there; the number of points left undone."""
         left = 0
         with Journal(path, len(self.plan), self.plan.columns, self.settings, resume) as journal:
@@ -180,7 +182,11 @@ def _ranges(done: NDArray[np.bool_], size: int) -> Iterator[tuple[int, int]]:
             yield int(piece[0]), int(piece[-1]) + 1
 
 
-def _bar(total: int, progress: bool | None) -> Any:
+def _bar(total: int, progress: Progress) -> Any:
+    if progress == "lines":
+        from simulate.progress import Lines
+
+        return Lines(total=total)
     from tqdm import tqdm
 
     hidden = None if progress is None else not flag("progress", progress)

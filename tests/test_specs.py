@@ -1,6 +1,7 @@
 """Specifications of phase diagrams and files of blocks: what is said is used, and what cannot be used is one line."""
 
 import json
+import re
 import time
 
 import numpy as np
@@ -328,3 +329,18 @@ def test_a_resumed_diagram_is_the_same_document(tmp_path, capsys):
         assert line.startswith("tokenwaves: error: ")
         assert "resume=" not in line
         assert "--resume" in line
+
+
+def test_long_work_says_now_and_then_how_far_it_is(tmp_path, monkeypatch, capsys):
+    from simulate import progress
+
+    (tmp_path / "map.toml").write_text(SPEC)
+    arguments = ["phase-diagram", str(tmp_path / "map.toml"), "--out", str(tmp_path)]
+    assert tokenwaves.main(arguments) == 0
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    assert tokenwaves.main(arguments) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines
+    assert all(re.fullmatch(r"\d+% of the work done, about \d\d:\d\d left", line) for line in lines)
+    assert lines[-1].startswith("100%")

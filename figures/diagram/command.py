@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -76,7 +77,11 @@ def _computed(diagram: Diagram, path: Path, options: argparse.Namespace) -> Data
     from dispersion import ArgumentError
     from simulate import SweepInterrupted
 
-    sweep: dict[str, Any] = {"path": path, "resume": options.resume, "progress": None}
+    sweep: dict[str, Any] = {
+        "path": path,
+        "resume": options.resume,
+        "progress": None if sys.stderr.isatty() else "lines",
+    }
     if options.scheduler:
         sweep |= {"backend": options.scheduler, "n_jobs": -1}
     try:
