@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from dispersion.errors import ArgumentError, shown
+from dispersion.errors import ArgumentError, file_path, shown
 from models.adapters.bert import albert, bert
 from models.adapters.encoder import encoder
 from models.adapters.gpt2 import gpt2
@@ -39,10 +39,9 @@ def load_network(
     implementation, or a JSON file of them; config.json beside the checkpoint by default.
     An ArgumentError says in one line what does not fit: the family, a missing, spare or misshapen tensor, a setting.
     """
-    _check("path", path, str | os.PathLike, "the name of a file")
-    _check("config", config, str | os.PathLike | Mapping | None, "settings by name, or the name of a JSON file")
-    make = _family(family)
-    settings = config if isinstance(config, Mapping) else read_config(path, config)
+    path, make = file_path("path", path), _family(family)
+    given = config if config is None or isinstance(config, Mapping) else file_path("config", config)
+    settings = given if isinstance(given, Mapping) else read_config(path, given)
     return make(read_tensors(path), settings)
 
 

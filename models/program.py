@@ -27,7 +27,7 @@ from torch.export.passes import move_to_device_pass
 
 from dispersion import Block
 from dispersion.chain import BOUNDARIES
-from dispersion.errors import ArgumentError, shown, whole_number
+from dispersion.errors import ArgumentError, file_path, shown, whole_number
 from dispersion.files import reason, replacing
 from models.convert import export, to_torch
 from models.device import usable
@@ -144,7 +144,7 @@ def save_program(
     The file also holds the block of a module that `export` takes, so that `load_program` need not run its code.
     The file is replaced whole or not at all. An ArgumentError says what cannot be used or exported.
     """
-    path = Path(path)
+    path = file_path("path", path)
     if path.suffix != ".pt2":
         raise ArgumentError("path", repr(str(path)), "a name that ends in .pt2")
     if not isinstance(module, nn.Module):
@@ -190,9 +190,9 @@ def load_program(
     """
     if not isinstance(trust, bool):
         raise ArgumentError("trust", repr(trust), "True or False")
-    place = usable(device, "device")
+    file, place = file_path("path", path), usable(device, "device")
     try:
-        content = Path(path).read_bytes()
+        content = file.read_bytes()
         note = Note.read(content)
         if not (trust or note.toml):
             raise ArgumentError("path", f"{str(path)!r}, which holds no block", TRUST)

@@ -369,6 +369,17 @@ def test_files_that_are_not_there_or_cannot_be_written(tmp_path, random_block):
     assert [path.name for path in tmp_path.iterdir()] == ["latin.toml"]
 
 
+@pytest.mark.parametrize(
+    "path", [None, 3, True, b"x.toml", ["x.toml"], "a\0.toml", "\ud800.toml", "", "x" * 300 + ".toml"]
+)
+def test_names_that_no_file_has(path, tmp_path, random_block, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for call in (Block.load, random_block(0).save):
+        with pytest.raises(ArgumentError, match="path: got"):
+            call(path)
+    assert list(tmp_path.iterdir()) == []
+
+
 class Other(Normalisation):
     pass
 

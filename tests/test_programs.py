@@ -17,6 +17,7 @@ from dispersion import ArgumentError, Block, FeedForward, Head, Kernel  # noqa: 
 from models import export, load_program, measure, save_program, to_torch  # noqa: E402
 from models.check import check as find  # noqa: E402
 from models.device import usable  # noqa: E402
+from models.families import load_network  # noqa: E402
 from models.program import NOTE  # noqa: E402
 
 BLOCK = Block(
@@ -299,6 +300,17 @@ def test_devices_from_python():
     ):
         with pytest.raises(ArgumentError, match="^device: got"):
             call()
+
+
+@pytest.mark.parametrize("path", [None, 3, b"net.pt2", "a\0.pt2", "\ud800.pt2"])
+def test_names_that_no_file_has(path):
+    for call in (
+        load_program,
+        lambda path: save_program(to_torch(BLOCK), path),
+        lambda path: load_network(path, "bert"),
+    ):
+        with pytest.raises(ArgumentError, match="path: got"):
+            call(path)
 
 
 def test_trust_is_true_or_false(program):
