@@ -19,7 +19,7 @@ from amplitude.problem import Floats
 from amplitude.progress import progress_bar
 from amplitude.resting import resting_state
 from amplitude.switch import REAL, pattern_branch
-from amplitude.symmetry import dominant, odd
+from amplitude.symmetry import dominant, odd, snapped, spectrum
 from dispersion import ArgumentError, Block, Head, Kernel, dispersion_relation
 from dispersion.errors import frozen, frozen_array, items, whole_number
 from dispersion.grid import grid_index
@@ -197,10 +197,14 @@ def _settled(block: Block, x: Floats, known: set[int]) -> ExactState | None:
                 x, layer = block.forward(x), layer + 1
             if not np.isfinite(x).all() or dominant(block.shape, x) in known:
                 return None
-            with suppress(ArgumentError):
-                state = find_state(block, x)
-                if state.stable and np.abs(state.field - x).max() <= NEAR * np.abs(x).max():
-                    return state
+            # where only the phase is still on its way, the families that it may go to
+            for field in (x, *snapped(block, x)):
+                with suppress(ArgumentError):
+                    state = find_state(block, field)
+                    if np.abs(state.spectrum - spectrum(block.shape, x)).max() > NEAR * np.abs(x).max():
+                        break
+                    if state.stable:
+                        return state
     return None
 
 

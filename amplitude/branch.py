@@ -18,7 +18,7 @@ from dispersion import ArgumentError
 from dispersion.errors import frozen, frozen_array, real_number, whole_number
 from dispersion.grid import Wavenumber
 from dispersion.noun import Noun
-from dispersion.quiet import harmless_underflow
+from dispersion.quiet import beyond_float64
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,7 +83,7 @@ class Branch(Noun):
         return plot_branch(self, ax, k, color, label)
 
 
-@harmless_underflow
+@beyond_float64
 def branch(
     make_block: MakeBlock,
     values: ArrayLike,

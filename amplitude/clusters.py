@@ -15,7 +15,7 @@ from amplitude.potential import one_mode_potential
 from dispersion import ArgumentError, Block, ExclusionError
 from dispersion.errors import choice, real_array
 from dispersion.noun import Noun
-from dispersion.quiet import harmless_underflow
+from dispersion.quiet import beyond_float64, harmless_underflow
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class ClusterState(Noun):
         return bool(max(np.abs(self.within).max(), np.abs(self.between).max()) < 1)
 
 
-@harmless_underflow
+@beyond_float64
 def cluster_state(block: Block, fractions: ArrayLike = (0.5, 0.5), start: ArrayLike | None = None) -> ClusterState:
     """The exact cluster state of a scalar block without positional encoding, by Newton's method.
 

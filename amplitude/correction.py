@@ -87,7 +87,12 @@ class Correction(Noun):
 
     def leaves(self, mu: float) -> bool:
         """Whether the block leaves the state: a change grows, and at more than a tenth of `mu`."""
-        return self.growth - 1 > max(0.1 * mu, 1.5 / WATCHED if self.watched else 1e-4)
+        return self.growth - 1 > max(0.1 * mu, self.resolution)
+
+    @property
+    def resolution(self) -> float:
+        """Growth a layer that `growth` can tell from none."""
+        return 1.5 / WATCHED if self.watched else 1e-4
 
     @cached_property
     def growth(self) -> float:

@@ -18,7 +18,7 @@ from dispersion.eigen import eigenvalues, ranking
 from dispersion.errors import choice, frozen, frozen_array, real_array, real_number, whole_number
 from dispersion.grid import Wavenumber, grid_index
 from dispersion.noun import Noun, cached_property
-from dispersion.quiet import harmless_underflow
+from dispersion.quiet import beyond_float64
 
 NEUTRAL = 1e-9
 """A multiplier counts as unstable if |Λ| exceeds 1 by more than this."""
@@ -180,7 +180,7 @@ class ExactState(Noun):
         return False
 
 
-@harmless_underflow
+@beyond_float64
 def find_state(
     block: Block,
     start: ArrayLike,

@@ -19,7 +19,7 @@ from dispersion import ArgumentError, Block, Mode
 from dispersion.errors import frozen, frozen_array, instance, real_array, real_number, whole_number
 from dispersion.grid import Wavenumber, grid_index
 from dispersion.noun import Noun, cached_property
-from dispersion.quiet import harmless_underflow
+from dispersion.quiet import beyond_float64, harmless_underflow
 
 TRUNCATED = 1e-6
 """A multiplier counts as unstable if |Λ| exceeds 1 by more than this, which truncation in θ may cause."""
@@ -98,7 +98,7 @@ class Oscillation(Noun):
         return bool(np.abs(self.multipliers[0]) <= 1 + TRUNCATED)
 
 
-@harmless_underflow
+@beyond_float64
 def find_oscillation(block: Block, start: ArrayLike, phase_advance: float, tolerance: float = 1e-12) -> Oscillation:
     """The invariant circle of `block` that Newton's method reaches from `start`.
 

@@ -22,13 +22,13 @@ from dispersion.errors import flag, instance, real_number, whole_number
 from dispersion.fixed_points import homogeneous_jacobian
 from dispersion.grid import Wavenumber, grid_index, grid_wavenumbers, wavenumber
 from dispersion.mode import eigenmode
-from dispersion.quiet import harmless_underflow
+from dispersion.quiet import beyond_float64
 
 REAL = 1e-6
 """Phase of a multiplier, in radians, under which it counts as real."""
 
 
-@harmless_underflow
+@beyond_float64
 def switch(
     branch: Branch,
     bifurcation: Bifurcation,
@@ -83,7 +83,7 @@ def switch(
     )
 
 
-@harmless_underflow
+@beyond_float64
 def pattern_branch(
     make_block: MakeBlock,
     values: ArrayLike,

@@ -33,7 +33,8 @@ def judged(form: NormalForm, solution: Solution) -> tuple[tuple[bool, ...], bool
     """Which modes take part in the state that the block has near a `solution` of `form`, and whether it is stable, None
     if that cannot be told; None if it has no state there.
 
-    States that repeat after one layer or two are judged by all their multipliers, others by those of the form.
+    States that repeat after one layer or two are judged by all their multipliers, others by those of the form and by
+    what hundreds of layers make of a small change.
     """
     near = corrections(form, solution, precise=True)
     if not near[0].found:
@@ -47,11 +48,16 @@ def judged(form: NormalForm, solution: Solution) -> tuple[tuple[bool, ...], bool
 
 def _stable(form: NormalForm, solution: Solution, near: list[Correction]) -> bool | None:
     """Whether one of the states `near` a `solution` is stable."""
-    slow = min(SLOW, MARGIN * max(abs(abs(mode.multiplier) - 1) for mode in form.modes))
+    mu = max(abs(abs(mode.multiplier) - 1) for mode in form.modes)
+    slow = min(SLOW, MARGIN * mu)
     if near[0].kind is None or form.block.n * form.block.d > DENSE:
         margin = max(slow, near[0].change * np.abs(solution.multipliers - 1).max())
-        modulus = float(np.abs(solution.multipliers).max())
-        return None if abs(modulus - 1) < margin else modulus < 1
+        growth = float(np.abs(solution.multipliers).max()) - 1
+        if all(correction.leaves(mu) for correction in near):
+            return False
+        # what the form says grows, and layers should have shown
+        shown = growth > 0.2 * mu and all(growth > 2 * correction.resolution for correction in near)
+        return None if abs(growth) < margin or shown else growth < 0
     moduli = [_growth(form, near[0].kind, correction) for correction in near]
     return False if min(moduli) > 1 + slow else None if min(moduli) > 1 + STABLE else True
 

@@ -16,7 +16,7 @@ from dispersion.errors import ArgumentError, flag, frozen_array, instance, real_
 from dispersion.grid import grid_lags, positions
 from dispersion.kernel import Kernel
 from dispersion.memory import require
-from dispersion.quiet import harmless_underflow
+from dispersion.quiet import harmless_underflow, power_of_two
 
 Floats = NDArray[np.float64]
 
@@ -64,7 +64,7 @@ def translation_invariant_share(
     """
     logits, shape = _square(logits, shape)
     group, pairs = _displacement(shape, periodic), ~np.eye(len(logits), dtype=bool)
-    values, group = logits[pairs], group[pairs]
+    values, group = logits[pairs] / power_of_two(np.abs(logits).max()), group[pairs]
     total = np.sum((values - values.mean()) ** 2)
     residual = np.sum((values - _means(values, group)[group]) ** 2)
     negligible = values.size * (4 * np.finfo(float).eps * np.abs(values).max()) ** 2

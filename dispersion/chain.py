@@ -165,14 +165,15 @@ def tail_bound(block: Block, layers: int, distance: int, radius: float) -> float
         m = _branch_norm(block, head)
         w = float(np.linalg.norm(head.content, 2)) * radius**2
         gain += m * (1 + 2 * w)
-        source += m * np.exp(2 * w) * tail_mass(head.kernel, distance) * 4 * radius * (1 + w)
+        tail = tail_mass(head.kernel, distance)
+        source += m * np.exp(2 * w) * tail * 4 * radius * (1 + w) if tail else 0.0
     reach = radius * (1 + sum(_branch_norm(block, head) for head in block.heads))
     slope, error = _steepest_slope(block, reach), 0.0
     for _ in range(layers):
         before, error = error, slope * (gain * error + source)
         if error == before:  # no tail, or beyond float64
             break
-    return float(error)
+    return float("inf") if np.isnan(error) else float(error)
 
 
 def require_chain(block: Block) -> None:

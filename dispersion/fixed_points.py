@@ -11,7 +11,7 @@ from dispersion.block import Block
 from dispersion.errors import RNG, ArgumentError, generator, instance, real_number, whole_number
 from dispersion.memory import require
 from dispersion.noun import Noun
-from dispersion.quiet import harmless_underflow
+from dispersion.quiet import beyond_float64
 
 ISOLATED = 1e-7
 """Distance of a multiplier from 1 under which a fixed point is not isolated, and relative distance of two of them."""
@@ -38,7 +38,7 @@ class FixedPoint(Noun):
         return bool(np.abs(self.multipliers).max() < 1)
 
 
-@harmless_underflow
+@beyond_float64
 def fixed_points(block: Block, radius: float = 3.0, starts: int = 200, rng: RNG = 0) -> list[FixedPoint]:
     """The isolated solutions of g(a) = a of a `block` that Newton's method reaches, nearest to the origin first.
 

@@ -162,7 +162,10 @@ def _linearised(block: Block, state: ArrayLike | None) -> Dispersion:
 def _attention(parts: Dispersion) -> list[NDArray[np.float64]]:
     """The (N, N) weights of each head at 1⊗a."""
     seen = np.tile(parts.block.seen(parts.state), (parts.block.n, 1))
-    return [head.attention(seen) for head in parts.block.heads]
+    weights = [head.attention(seen) for head in parts.block.heads]
+    if not all(np.isfinite(each).all() for each in weights):
+        raise ArgumentError("state", "logits beyond float64", "a state whose logits are finite")
+    return weights
 
 
 def _dense(parts: Dispersion, attention: list[NDArray[np.float64]]) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion import ArgumentError
-from dispersion.errors import frozen_array, real_number, shown, whole_number
+from dispersion.errors import frozen_array, real_array, real_number, shown, whole_number
 from simulate.engines import Model
 from simulate.points import Start, StartFunction, build, reason_of
 from simulate.results import RESERVED, Layout, check_name
@@ -56,6 +56,8 @@ def _axis(name: str, values: ArrayLike) -> NDArray:
         array = array.astype(str)
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "biufU" or array.dtype in UNKNOWN:
         raise ArgumentError(argument, f"shape {array.shape} of {array.dtype}", accepted)
+    if array.dtype.kind == "U" and not all(isinstance(value, str) for value in values):  # type: ignore[union-attr]
+        raise ArgumentError(argument, "strings and other things", accepted)
     if array.dtype.kind == "U" and not all(value == shown(value, str) for value in array.tolist()):
         raise ArgumentError(argument, "text that cannot be printed or is too long", accepted)
     return array.astype(np.int8 if array.dtype.kind == "b" else array.dtype.newbyteorder("="), copy=False)
@@ -82,7 +84,8 @@ def checked_start(start: ArrayLike | StartFunction, shape: tuple[int, ...], layo
     """`start` as a number, a finite array (N, d) or (*shape, N, d), or a function."""
     if callable(start):
         return start
-    if np.ndim(start) == 0:
+    start = real_array("start", start)
+    if start.ndim == 0:
         return real_number("start", start)
     one, every = (layout.n, layout.d), (*shape, layout.n, layout.d)
     if np.shape(start) in (one, every):

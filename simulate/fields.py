@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from dispersion import ArgumentError, Mode
 from dispersion.errors import (
-    check_shape,
     frozen_array,
     instance,
     number_array,
@@ -131,8 +130,7 @@ def token_clusters(x: ArrayLike, tolerance: float) -> NDArray[np.int64]:
 @beyond_float64
 def cluster_separation(x: ArrayLike, labels: ArrayLike) -> float:
     """The smallest distance between the means of two clusters of a state `x` (N, d), 0 for one; `labels` (N,)."""
-    x, labels = frozen_array("x", x, (None, None)), real_array("labels", labels)
-    check_shape("labels", labels, (len(x),))
+    x, labels = frozen_array("x", x, (None, None)), frozen_array("labels", labels, (len(x),))
     means = np.array([x[labels == label].mean(axis=0) for label in np.unique(labels)])
     if len(means) == 1:
         return 0.0

@@ -24,6 +24,7 @@ class Lines(tqdm):
         if not self.n or msg == "" or now - self.last < EVERY:
             return
         self.last = now
-        done, rate = self.n / self.total, self.format_dict["rate"] or self.n / self.format_dict["elapsed"]
-        left = self.format_interval((self.total - self.n) / rate)
-        print(f"{done:.0%} of the work done, about {left} left", file=self.fp, flush=True)
+        state = self.format_dict
+        done, total = state["n"], state["total"]
+        left = self.format_interval((total - done) / (state["rate"] or done / state["elapsed"]))
+        print(f"{done / total:.0%} of the work done, about {left} left", file=self.fp, flush=True)

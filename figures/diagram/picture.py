@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -111,7 +112,7 @@ def _lines(data: xr.Dataset, quantity: str, theory: str) -> list[Artist]:
     if float(data.critical_modulus.min()) < 1 < float(data.critical_modulus.max()):
         entries.append(Line2D([], [], color="black", linewidth=1.2, label=r"linear threshold $\max\,|\Lambda| = 1$"))
     shadow = [withStroke(linewidth=1.4, foreground="0.25")]
-    white = {"color": "white", "linestyle": "--", "linewidth": 0.9, "path_effects": shadow}
+    white: dict[str, Any] = {"color": "white", "linestyle": "--", "linewidth": 0.9, "path_effects": shadow}
     if quantity == "wavenumber":
         leading = data.growth.fillna(0).argmax("k").values[(data.growth.max("k") > 1).values]
         if len(set(leading)) > 1:
@@ -119,7 +120,7 @@ def _lines(data: xr.Dataset, quantity: str, theory: str) -> list[Artist]:
     elif quantity == "competition":
         transverse = data.transverse.where(data.mu > 0)
         if float(transverse.min()) < 1 < float(transverse.max()):
-            dashed = {"color": "black", "linestyle": "--", "linewidth": 0.9}
+            dashed: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 0.9}
             entries.append(Line2D([], [], label="cubic theory: one mode alone\nloses its stability", **dashed))
     elif data[theory].where(unstable(data)).notnull().sum() > 3:
         entries.append(Line2D([], [], label="cubic theory: lines, numbers", **white))
@@ -128,7 +129,7 @@ def _lines(data: xr.Dataset, quantity: str, theory: str) -> list[Artist]:
 
 def _areas(data: xr.Dataset, quantity: str) -> list[Artist]:
     """Legend entries of the plain colours."""
-    edge = {"edgecolor": "0.4", "linewidth": 0.5}
+    edge: dict[str, Any] = {"edgecolor": "0.4", "linewidth": 0.5}
     if quantity != "competition":
         grey = (data.critical_modulus <= 1).any()
         return [Patch(facecolor=STABLE_GREY, label="homogeneous state is stable", **edge)] if grey else []
@@ -144,7 +145,7 @@ def _mark_map(data: xr.Dataset, ax: Axes, outcomes: Outcomes) -> list[Artist]:
     entries: list[Artist] = []
     for name, text in _texts(outcomes).items():
         face = "white" if name == "missing" else "none"
-        look = {"edgecolor": INKS[name], "linewidth": 0.0, "hatch": HATCHES[name]}
+        look: dict[str, Any] = {"edgecolor": INKS[name], "linewidth": 0.0, "hatch": HATCHES[name]}
         cells = [
             [(x[i], y[j]), (x[i + 1], y[j]), (x[i + 1], y[j + 1]), (x[i], y[j + 1])]
             for i, j in np.argwhere(getattr(outcomes, name))
@@ -168,9 +169,11 @@ def _mark_section(data: xr.Dataset, ax: Axes, simulated: str, outcomes: Outcomes
         handle.set_label(
             text if text == "simulated" else "linear theory" if simulated == "wavenumber" else "cubic theory"
         )
-    if ax.get_legend() is not None:
-        ax.get_legend().remove()
-    entries: list[Artist] = [line for line in handles if np.isfinite(line.get_ydata()).any()]
+    if legend := ax.get_legend():
+        legend.remove()
+    entries: list[Artist] = [
+        line for line in handles if isinstance(line, Line2D) and np.isfinite(np.asarray(line.get_ydata())).any()
+    ]
     if (data.critical_modulus <= 1).any():
         entries.append(Patch(facecolor=STABLE_GREY, label="homogeneous state is stable"))
     looks = {"missing": "x", "unsettled": ".", "homogeneous": "|"}

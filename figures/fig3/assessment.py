@@ -188,7 +188,9 @@ def _form_claims(b: xr.Dataset) -> Iterator[Claim]:
     error = errors(b)
     counted = (b.critical_modulus > 1) & (b.modulus <= 1 + STABLE).any("family")
     best, used = best_of(b, error)
-    rows = [(f"order{order}", f"order-{order}", error.sel(order=order), *limits) for order, *limits in ORDER_LIMITS]
+    rows = [
+        (f"order{order}", f"order-{order}", error.sel(order=order), near, limit) for order, near, limit in ORDER_LIMITS
+    ]
     for name, told, values, near_limit, limit in [*rows, ("best", "best form's", best, *BEST_LIMITS)]:
         missing = int((counted & values.isnull()).sum())
         note = f"{int(values.notnull().sum())} points against the exact pattern, {missing} without a prediction"
