@@ -169,8 +169,8 @@ class TestFullJacobian:
             full_jacobian(block)
         monkeypatch.setattr(memory, "available_memory", lambda: int(needed / 0.8) + 2)
         full_jacobian(block)
-        large = Block([Head(Kernel.uniform(400_000), 1.0)])  # 10¹² bytes and more
         monkeypatch.undo()
+        large = Block([Head(Kernel.uniform(400_000), 1.0)])  # 10¹² bytes and more
         for refused in (full_jacobian, leading_multipliers):
             with pytest.raises(ArgumentError, match=r"^block: got .+ that needs [\d,]{17,} bytes"):
                 refused(large)

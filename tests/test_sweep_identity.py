@@ -262,10 +262,10 @@ def statuses(dataset):
 
 
 def test_starts_that_all_diverge_leave_a_dataset():
-    found = sweep(make_block, GAINS, depth=20, start=1e3)
+    found = sweep(make_block, GAINS, depth=20, start=1e7)
     assert statuses(found) == ["diverged"] * 6
     assert (found.layers == 0).all()
-    mixed = sweep(make_block, GAINS, depth=20, start=lambda block, rng: 1e3 if block.heads[0].value < -0.5 else 1e-3)
+    mixed = sweep(make_block, GAINS, depth=20, start=lambda block, rng: 1e7 if block.heads[0].value < -0.5 else 1e-3)
     assert "reason" in mixed
 
 
