@@ -1,19 +1,11 @@
 """Weakly nonlinear theory: what the modes of linear theory become once they have grown."""
 
-from amplitude.balanced import BalancedMap, balanced_boundary, balanced_map
-from amplitude.balloon import Balloon, balloon, stable_wavenumbers
-from amplitude.branch import Branch, branch
-from amplitude.clusters import Clusters, ClusterState, cluster_state, clusters
-from amplitude.competition import REGIMES, Competition, competition
-from amplitude.detection import Bifurcation, directions
-from amplitude.exact import ExactState, find_state
-from amplitude.forms import ScalarForms
-from amplitude.normal_form import NormalForm, best_form, normal_form
-from amplitude.oscillation import Oscillation, find_oscillation, standing_start
-from amplitude.partitions import Partition, partitions, stable_partitions
-from amplitude.potential import one_mode_potential, two_mode_potential
-from amplitude.reduced import Solution
-from amplitude.sectors import (
+from amplitude.closed_forms.balanced import BalancedMap, balanced_boundary, balanced_map
+from amplitude.closed_forms.clusters import Clusters, ClusterState, cluster_state, clusters
+from amplitude.closed_forms.competition import REGIMES, Competition, competition
+from amplitude.closed_forms.partitions import Partition, partitions, stable_partitions
+from amplitude.closed_forms.potential import one_mode_potential, two_mode_potential
+from amplitude.closed_forms.resonant import (
     HomogeneousState,
     PeriodFour,
     PeriodThree,
@@ -23,8 +15,16 @@ from amplitude.sectors import (
     period_three,
     period_two,
 )
-from amplitude.switch import pattern_branch, switch
-from amplitude.waves import Wave, standing_wave, travelling_wave
+from amplitude.closed_forms.scalar_forms import ScalarForms
+from amplitude.closed_forms.waves import Wave, standing_wave, travelling_wave
+from amplitude.exact.balloon import Balloon, balloon, stable_wavenumbers
+from amplitude.exact.bifurcations import Bifurcation, directions
+from amplitude.exact.branch import Branch, branch
+from amplitude.exact.branching import pattern_branch, switch
+from amplitude.exact.oscillation import Oscillation, find_oscillation, standing_start
+from amplitude.exact.states import ExactState, find_state
+from amplitude.normal_forms.form import NormalForm, best_form, normal_form
+from amplitude.normal_forms.reduced_map import Solution
 
 __all__ = [
     "REGIMES",

@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispersion import Block, FeedForward, Head, Kernel
-from simulate._engine import Batch, pack
-from simulate.engines import Lanes
-from simulate.long import LongRing
-from simulate.threads import thread_count
-from simulate.vector import VectorMap
+from simulate.engines.choice import Lanes
+from simulate.engines.long import LongRing
+from simulate.engines.scalar import Batch, pack
+from simulate.engines.threads import thread_count
+from simulate.engines.vector import VectorMap
 
 TANH = FeedForward.scalar("tanh", scale=-0.1)
 ETA, CHI = -0.6, 1.5
@@ -179,8 +179,8 @@ def peak_flops() -> float:
 
     from numba import njit
 
-    from simulate._compiled import OPTIONS
-    from simulate._lanes import LANES, load, splat, store
+    from simulate.engines._compiled import OPTIONS
+    from simulate.engines._lanes import LANES, load, splat, store
 
     @njit(**OPTIONS)
     def chains(count, out):  # type: ignore[no-untyped-def]

@@ -1,31 +1,31 @@
 """Linear theory: kernels, blocks, the matrix dispersion relation J(q) and its modes."""
 
-from dispersion.absolute import absolute_logits, sinusoidal, toeplitz_part, translation_invariant_share
-from dispersion.activation import Activation
-from dispersion.block import Block
-from dispersion.boundary import Verdict, stability
-from dispersion.branches import Branches, branches, derivative
-from dispersion.chain import Chain, core, tail_bound, tail_mass
-from dispersion.depth import Optimal, Propagator, along_orbit, asymptotic_rate, orbit, through_layers
-from dispersion.encodings import alibi_slopes, mask_logits, relu_mlp, t5_bucket
+from dispersion.block.absolute import absolute_logits, sinusoidal, toeplitz_part, translation_invariant_share
+from dispersion.block.activation import Activation
+from dispersion.block.block import Block
+from dispersion.block.encodings import alibi_slopes, mask_logits, relu_mlp, t5_bucket
+from dispersion.block.feedforward import FeedForward
+from dispersion.block.head import Head, Rotary
+from dispersion.block.kernel import Kernel, symbols
+from dispersion.block.normalisation import DyT, LayerNorm, Normalisation, RMSNorm
 from dispersion.errors import ArgumentError, ExclusionError
-from dispersion.feedforward import FeedForward
-from dispersion.fixed_points import FixedPoint, fixed_points
-from dispersion.general import (
+from dispersion.line.chain import Chain, core, tail_bound, tail_mass
+from dispersion.line.pseudospectra import Pseudospectrum, pseudospectrum
+from dispersion.line.sectors import chain_spectrum
+from dispersion.line.verdict import Verdict, stability
+from dispersion.ring.bands import Branches, branches, derivative
+from dispersion.ring.depth import Optimal, Propagator, along_orbit, asymptotic_rate, orbit, through_layers
+from dispersion.ring.general import (
     AttentionSpectrum,
     attention_spectrum,
     full_jacobian,
     jacobian_memory,
     leading_multipliers,
 )
-from dispersion.head import Head, Rotary
-from dispersion.kernel import Kernel, symbols
-from dispersion.mode import Mode
-from dispersion.normalisation import DyT, LayerNorm, Normalisation, RMSNorm
-from dispersion.pseudospectra import Pseudospectrum, pseudospectrum
-from dispersion.relation import Dispersion, dispersion_relation
-from dispersion.sectors import chain_spectrum
-from dispersion.tracking import degenerate_groups
+from dispersion.ring.homogeneous import FixedPoint, fixed_points
+from dispersion.ring.mode import Mode
+from dispersion.ring.relation import Dispersion, dispersion_relation
+from dispersion.ring.tracking import degenerate_groups
 
 __all__ = [
     "Activation",

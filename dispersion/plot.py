@@ -12,7 +12,7 @@ from dispersion.errors import ArgumentError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from dispersion.relation import Spectrum
+    from dispersion.ring.relation import Spectrum
 
 
 def axes_for(ax: Axes | None) -> Axes:

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispersion import ArgumentError, Block, Dispersion, Mode, dispersion_relation, fixed_points
+from dispersion.block.stored import read_numbers
 from dispersion.errors import shown
-from dispersion.stored import read_numbers
 from figures.streams import encodable
 
 PICTURES = (".pdf", ".png", ".svg")

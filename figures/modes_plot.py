@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from dispersion import ArgumentError, Dispersion, Mode
-from dispersion.toml_reader import reason
+from dispersion.block.toml_reader import reason
 from figures.style import BLUE, DIVERGING, GREY, ONE_COLUMN, VERMILION, centred, style, verbatim, write_picture
 
 

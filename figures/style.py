@@ -17,8 +17,8 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
+from dispersion.block.files import replacing
 from dispersion.errors import shown
-from dispersion.files import replacing
 
 ONE_COLUMN, TWO_COLUMNS = 3.4, 7.0
 """Widths of a figure, inches."""

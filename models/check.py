@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from dispersion import ArgumentError, Block, Propagator, through_layers
 from dispersion.errors import frozen_array, whole_number
 from dispersion.grid import Wavenumber, conjugate_pairs, positions, wavenumber
-from dispersion.mode import Mode
 from dispersion.noun import Noun
+from dispersion.ring.mode import Mode
 from models.device import usable
 from models.measured import MEMORY, Measured, measure
 

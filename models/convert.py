@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dispersion import ArgumentError, Block, Chain, Kernel, Normalisation
-from dispersion.block import require_periodic
-from dispersion.chain import chain_logits
+from dispersion.block.block import require_periodic
 from dispersion.errors import whole_number
 from dispersion.grid import lag_index, positions
+from dispersion.line.chain import chain_logits
 from dispersion.memory import require
 from models.device import usable
 from models.layers import Attention, Mlp, Norm, array, optional, optional_array, parameter

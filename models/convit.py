@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dispersion.block import Block
+from dispersion.block.block import Block
+from dispersion.block.feedforward import FeedForward
+from dispersion.block.head import Head
+from dispersion.block.kernel import Kernel
+from dispersion.block.normalisation import LayerNorm
 from dispersion.errors import ArgumentError, real_number, whole_number
-from dispersion.feedforward import FeedForward
-from dispersion.head import Head
-from dispersion.kernel import Kernel
-from dispersion.normalisation import LayerNorm
 from dispersion.noun import Noun
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from dispersion.block import Block
+from dispersion.block.block import Block
 from dispersion.grid import positions
 from models.layers import array, parameter
 

@@ -20,8 +20,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion import Chain
-from dispersion.chain import linearised
 from dispersion.errors import frozen_array
+from dispersion.line.chain import linearised
 from dispersion.noun import Noun
 from models.check import STEP, TOLERANCE, Map, Sender
 from models.measured import MEMORY

@@ -17,11 +17,11 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from dispersion.chain import BOUNDARIES
 from dispersion.errors import ArgumentError, frozen, frozen_array, whole_number
+from dispersion.line.chain import BOUNDARIES
 from dispersion.memory import require
 from dispersion.noun import cached_property
-from dispersion.relation import Spectrum
+from dispersion.ring.relation import Spectrum
 from models.device import usable
 from models.inputs import Map, check_module, device_of, forward, grid_of, one_line, operator, plain
 

@@ -26,9 +26,9 @@ from torch import Tensor, nn
 from torch.export.passes import move_to_device_pass
 
 from dispersion import Block
-from dispersion.chain import BOUNDARIES
+from dispersion.block.files import reason, replacing
 from dispersion.errors import ArgumentError, file_path, shown, whole_number
-from dispersion.files import reason, replacing
+from dispersion.line.chain import BOUNDARIES
 from models.convert import export, to_torch
 from models.device import usable
 from models.inputs import one_line

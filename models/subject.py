@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from dispersion import ArgumentError, Block, Chain
+from dispersion.block.stored import read_numbers
 from dispersion.errors import whole_number
 from dispersion.memory import require
-from dispersion.stored import read_numbers
 from models.adapters.network import Embedding, Network
 from models.check import Check, Map, check
 from models.convert import to_torch

@@ -12,8 +12,8 @@ from simulate.observables import (
     spectrum,
     turn,
 )
+from simulate.runs.store import load, save
 from simulate.settle import STATUS
-from simulate.store import load, save
 from simulate.sweeps import SweepInterrupted, sweep
 from simulate.trajectory import Trajectory, iterate, iterate_many
 

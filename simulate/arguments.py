@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dispersion import ArgumentError
 from dispersion.errors import frozen_array, real_array, real_number, shown, whole_number
-from simulate.engines import Model
+from simulate.engines.choice import Model
 from simulate.points import Start, StartFunction, build, reason_of
 from simulate.results import RESERVED, Layout, check_name
 

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispersion import Activation
+from dispersion.block.kernel import grid_symbol
 from dispersion.eigen import TOLERANCE
-from dispersion.kernel import grid_symbol
-from simulate._engine import Parameters
+from simulate.engines.scalar import Parameters
 
 
 class Critical(NamedTuple):

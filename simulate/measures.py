@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion import ArgumentError, Block, dispersion_relation
-from dispersion.mode import Mode
+from dispersion.ring.mode import Mode
 from simulate import observables
-from simulate.columns import Column, joined
-from simulate.engines import Model
+from simulate.engines.choice import Model
 from simulate.fields import wave_of
 from simulate.linear import Critical
 from simulate.results import ALWAYS, COLUMNS, DEFAULT, RESERVED, check_name
+from simulate.runs.columns import Column, joined
 from simulate.settle import Outcome
 from simulate.trajectory import Trajectory
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from dispersion import Block
 from dispersion.memory import require
-from simulate.engines import Model, engine_of
+from simulate.engines.choice import Model, engine_of
 from simulate.results import Column
 
 

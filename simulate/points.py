@@ -13,13 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from dispersion import ArgumentError, Block
 from dispersion.errors import frozen_array, shown
-from simulate._engine import pack
-from simulate.columns import Column, Part
-from simulate.engines import ENGINES, Lanes, Model, Replicas, checked_model, engine_of, shape_of, system_of
-from simulate.identity import Memo, digest, total
+from simulate.engines.choice import ENGINES, Lanes, Model, Replicas, checked_model, engine_of, shape_of, system_of
+from simulate.engines.scalar import pack
 from simulate.linear import Critical, critical_modes
 from simulate.measures import KNOWN, Measures, leading_mode, measure_path, measure_scalars
 from simulate.results import Layout
+from simulate.runs.columns import Column, Part
+from simulate.runs.identity import Memo, digest, total
 from simulate.settle import DIVERGED, FAILED, STATUS, Outcome, evolve
 from simulate.trajectory import Trajectory
 

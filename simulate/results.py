@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispersion import ArgumentError
-from simulate.columns import Column
-from simulate.engines import ENGINES
+from simulate.engines.choice import ENGINES
+from simulate.runs.columns import Column
 from simulate.settle import NOT_RUN, STATUS
 
 Columns = dict[str, tuple[tuple[str, ...], Any, str, str]]

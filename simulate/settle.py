@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dispersion import ArgumentError
 from dispersion.errors import real_number
-from simulate.engines import System
+from simulate.engines.choice import System
 
 CHECK = 64
 """Layers between two checks; even, so that a state alternating from layer to layer looks steady."""

@@ -16,16 +16,16 @@ from dispersion import ArgumentError
 from dispersion.errors import shown, whole_number
 from dispersion.quiet import harmless_underflow
 from simulate.arguments import checked_axes, checked_start, counter, first_block
-from simulate.engines import Model, shape_of
-from simulate.identity import digest, version
-from simulate.journal import Memory
+from simulate.engines.choice import Model, shape_of
 from simulate.measures import Measure, Measures
 from simulate.memory import check_memory
 from simulate.points import Plan, Start, StartFunction, tried
 from simulate.results import Layout, check_name
+from simulate.runs.identity import digest, version
+from simulate.runs.journal import Memory
+from simulate.runs.spread import jobs_of, piece_size
+from simulate.runs.store import checked_path, load
 from simulate.settle import stop_tolerance
-from simulate.spread import jobs_of, piece_size
-from simulate.store import checked_path, load
 from simulate.work import Progress, Work
 
 if TYPE_CHECKING:

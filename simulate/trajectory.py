@@ -14,7 +14,7 @@ from dispersion.grid import Wavenumber, grid_index
 from dispersion.noun import Noun
 from dispersion.quiet import beyond_float64, power_of_two
 from simulate import fields, observables
-from simulate.engines import Model, checked_model, engine_of, shape_of, system_of
+from simulate.engines.choice import Model, checked_model, engine_of, shape_of, system_of
 from simulate.memory import check_run
 from simulate.settle import CHECK, DIVERGED, SETTLED, STATUS, UNSETTLED, Check, checks, stop_tolerance
 
@@ -37,7 +37,7 @@ class Trajectory(Noun):
     states : (T, N, d) the states there. previous : (N, d) the state one layer before the last.
     status : 'settled' (steady, alternating or turning steadily, to the tolerance), 'unsettled'
         (not shown to be) or 'diverged' (the last state is then the last admissible one).
-    engine : what computed it, one of simulate.engines.ENGINES.
+    engine : what computed it, one of simulate.engines.choice.ENGINES.
 
     The properties measure the last state. With d > 1 the size of a Fourier coefficient B_k (d,) is
     its norm over the features, and the phase advance is arg Σ_features conj(B before) B after.

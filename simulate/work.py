@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from dispersion import ArgumentError
 from dispersion.errors import flag
-from simulate.assemble import Result
-from simulate.columns import Part
-from simulate.identity import digest, total
-from simulate.journal import Journal, Store
 from simulate.points import Plan, identify, one_activation, run_part
 from simulate.results import COLUMNS, versions
+from simulate.runs.assemble import Result
+from simulate.runs.columns import Part
+from simulate.runs.identity import digest, total
+from simulate.runs.journal import Journal, Store
+from simulate.runs.spread import Jobs, parts
+from simulate.runs.store import load, write
 from simulate.settle import DIVERGED, FAILED
-from simulate.spread import Jobs, parts
-from simulate.store import load, write
 
 Progress = bool | Literal["lines"] | None
 
@@ -184,7 +184,7 @@ def _ranges(done: NDArray[np.bool_], size: int) -> Iterator[tuple[int, int]]:
 
 def _bar(total: int, progress: Progress) -> Any:
     if progress == "lines":
-        from simulate.progress import Lines
+        from simulate.runs.progress import Lines
 
         return Lines(total=total)
     from tqdm import tqdm

@@ -20,8 +20,8 @@ from amplitude import (
     stable_wavenumbers,
     standing_start,
 )
-from amplitude.balloon import patterns
-from amplitude.resting import resting_state
+from amplitude.exact.balloon import patterns
+from amplitude.exact.resting import resting_state
 from dispersion import ArgumentError, Block, Dispersion, Mode, dispersion_relation
 from simulate import Trajectory, iterate_many
 

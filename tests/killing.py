@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-import simulate.journal
 import simulate.points
+import simulate.runs.journal
 from dispersion import Block, FeedForward, Head, Kernel
 from simulate import sweep
 
@@ -45,7 +45,7 @@ class Moments:
 
     def __init__(self, folder, where, last):
         self.count, self.last, self.begun, self.process = 0, last, where != "writing", os.getpid()
-        build, rows = simulate.points.build, simulate.journal.Journal.rows
+        build, rows = simulate.points.build, simulate.runs.journal.Journal.rows
 
         def counted_build(*arguments):
             self.pass_one()
@@ -61,7 +61,7 @@ class Moments:
                 self.pass_one()
 
         simulate.points.build = counted_build
-        simulate.journal.Journal.rows = counted_rows
+        simulate.runs.journal.Journal.rows = counted_rows
         sys.addaudithook(hook)
 
     def pass_one(self):

@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import brentq
 
 from amplitude import normal_form
-from amplitude.resting import resting_state
+from amplitude.exact.resting import resting_state
 from dispersion import (
     Activation,
     ArgumentError,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dispersion import ArgumentError, Kernel
-from dispersion.absolute import absolute_logits, sinusoidal, toeplitz_part, translation_invariant_share
+from dispersion.block.absolute import absolute_logits, sinusoidal, toeplitz_part, translation_invariant_share
 
 EXACT = 1e-13
 

@@ -7,9 +7,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from amplitude.balloon import Balloon, balloon, patterns, stable_wavenumbers
-from amplitude.exact import find_state
-from amplitude.resting import resting_state
+from amplitude.exact.balloon import Balloon, balloon, patterns, stable_wavenumbers
+from amplitude.exact.resting import resting_state
+from amplitude.exact.states import find_state
 from dispersion import Activation, ArgumentError, Block, FeedForward, Head, Kernel, dispersion_relation, fixed_points
 
 TANH = FeedForward.scalar("tanh", scale=-0.1)

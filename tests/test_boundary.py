@@ -15,12 +15,12 @@ from dispersion import (
     Rotary,
     dispersion_relation,
 )
-from dispersion.boundary import stability
-from dispersion.chain import Chain
-from dispersion.edges import boundary_modes
-from dispersion.open_spectrum import Symbol, bulk_set
-from dispersion.pseudospectra import pseudospectrum
-from dispersion.sectors import chain_spectrum, sectors
+from dispersion.line.bulk import Symbol, bulk_set
+from dispersion.line.chain import Chain
+from dispersion.line.ends import boundary_modes
+from dispersion.line.pseudospectra import pseudospectrum
+from dispersion.line.sectors import chain_spectrum, sectors
+from dispersion.line.verdict import stability
 
 TRI = {-1: 0.1, 0: 0.2, 1: 0.7}
 SKEW = {-2: 0.02, -1: 0.06, 0: 0.12, 1: 0.2, 2: 0.35, 3: 0.25}

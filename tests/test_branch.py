@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from amplitude import standing_wave
-from amplitude.branch import branch
-from amplitude.branch_plot import MARKERS
-from amplitude.detection import directions
-from amplitude.exact import find_state
-from amplitude.switch import pattern_branch, switch
+from amplitude.exact.bifurcations import directions
+from amplitude.exact.branch import branch
+from amplitude.exact.branching import pattern_branch, switch
+from amplitude.exact.drawing import MARKERS
+from amplitude.exact.states import find_state
 from dispersion import Activation, ArgumentError, Block, FeedForward, Head, Kernel, dispersion_relation
 
 TANH = FeedForward.scalar("tanh", scale=-0.1)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from conftest import SMOOTH
 
-from amplitude.derivative import linearised
+from amplitude.exact.derivative import linearised
 from dispersion import ArgumentError, Block, DyT, FeedForward, Head, Kernel, LayerNorm, RMSNorm, Rotary
 
 

@@ -4,7 +4,7 @@ import exact
 import numpy as np
 import pytest
 
-from amplitude.oscillation import find_oscillation, standing_start
+from amplitude.exact.oscillation import find_oscillation, standing_start
 from dispersion import ArgumentError, Block, FeedForward, Head, Kernel, dispersion_relation
 
 TURN = np.array([[np.cos(1.3), -np.sin(1.3)], [np.sin(1.3), np.cos(1.3)]])

@@ -6,7 +6,7 @@ import pytest
 from scipy.optimize import brentq
 
 from amplitude import cluster_state, clusters, period_four, standing_wave, travelling_wave
-from amplitude.exact import ExactState, find_state
+from amplitude.exact.states import ExactState, find_state
 from dispersion import Activation, ArgumentError, Block, FeedForward, Head, Kernel, LayerNorm, dispersion_relation
 
 TANH = FeedForward.scalar("tanh", scale=-0.1)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dispersion import Activation, ArgumentError, Block, FeedForward, Head, Kernel, Rotary, dispersion_relation
-from dispersion.branches import Branches, branches, derivative
-from dispersion.tracking import degenerate_groups
+from dispersion.ring.bands import Branches, branches, derivative
+from dispersion.ring.tracking import degenerate_groups
 
 STEP = 1e-20
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dispersion import Activation, ArgumentError, Block, FeedForward, Head, Kernel, RMSNorm, Rotary, dispersion_relation
-from dispersion.chain import Chain, _steepest_slope, core, tail_bound, tail_mass
-from dispersion.sectors import chain_spectrum
+from dispersion.line.chain import Chain, _steepest_slope, core, tail_bound, tail_mass
+from dispersion.line.sectors import chain_spectrum
 
 
 def by_weight(weights, n=16):
@@ -235,7 +235,7 @@ def test_a_bound_for_polynomials_and_without_feed_forward():
 def test_memory_is_estimated_before_it_is_taken(monkeypatch):
     with pytest.raises(ArgumentError, match="n: got 20000, attention of 6,400,000,000 bytes"):
         Chain(ranged_block(9), 20000, "open")
-    monkeypatch.setattr("dispersion.chain.MEMORY", 2**17)
+    monkeypatch.setattr("dispersion.line.chain.MEMORY", 2**17)
     with pytest.raises(ArgumentError, match="n: got 80, a Jacobian of 204,800 bytes; accepted: at most 131,072"):
         Chain(ranged_block(9), 80, "open").jacobian()
 

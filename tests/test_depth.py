@@ -15,8 +15,8 @@ from dispersion import (
     dispersion_relation,
     fixed_points,
 )
-from dispersion.depth import Propagator, along_orbit, asymptotic_rate, orbit, through_layers
 from dispersion.grid import positions
+from dispersion.ring.depth import Propagator, along_orbit, asymptotic_rate, orbit, through_layers
 
 STEP = 1e-20
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dispersion import ArgumentError, Kernel
-from dispersion.encodings import alibi_slopes, mask_logits, relu_mlp, t5_bucket
+from dispersion.block.encodings import alibi_slopes, mask_logits, relu_mlp, t5_bucket
 
 EXACT = 1e-13
 SHAPES = [(8,), (7,), (2,), (4, 6), (5, 4), (1, 5), (3, 4, 5)]

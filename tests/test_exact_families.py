@@ -15,8 +15,8 @@ from amplitude import (
     stable_wavenumbers,
     standing_start,
 )
-from amplitude.balloon import patterns
-from amplitude.symmetry import shift_matrix
+from amplitude.exact.balloon import patterns
+from amplitude.exact.symmetry import shift_matrix
 from dispersion import Activation, ArgumentError, Block, FeedForward, Head, Kernel, dispersion_relation
 from simulate import iterate
 

@@ -29,8 +29,8 @@ from amplitude import (
     standing_wave,
     travelling_wave,
 )
-from amplitude.derivative import linearised
-from amplitude.manifold import feature_gauge
+from amplitude.exact.derivative import linearised
+from amplitude.normal_forms.manifold import feature_gauge
 from dispersion import (
     Activation,
     ArgumentError,
@@ -62,7 +62,7 @@ from dispersion import (
 from dispersion.grid import grid_lags
 from dispersion.symbolic import symbolic_jacobian
 from simulate import iterate, iterate_many, sweep
-from simulate.engines import engine_of
+from simulate.engines.choice import engine_of
 
 RING, TORUS, AXIS = (7,), (2, 3), (1, 6)
 

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-import dispersion.files
+import dispersion.block.files
 from dispersion import (
     Activation,
     ArgumentError,
@@ -32,10 +32,10 @@ from dispersion import (
     RMSNorm,
     Rotary,
 )
-from dispersion.encodings import relu_mlp
-from dispersion.files import LARGE, replacing
-from dispersion.stored import read_numbers
-from dispersion.toml_reader import KERNELS
+from dispersion.block.encodings import relu_mlp
+from dispersion.block.files import LARGE, replacing
+from dispersion.block.stored import read_numbers
+from dispersion.block.toml_reader import KERNELS
 
 NUMBERS = st.floats(-1e300, 1e300) | st.sampled_from([0.0, -0.0, 5e-324, -2.2e-310, 0.1, 1e16, 1.7976931348623157e308])
 LOGITS = st.floats(-1e3, 1e3) | st.sampled_from([-0.0, -np.inf, 5e-324])
@@ -117,7 +117,7 @@ PAIRINGS = ["half", "interleaved"]
 def test_round_trip(tmp_path_factory, block, large):
     """Every feature, with every array, some or none in the npz file."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dispersion.files, "LARGE", large)
+        patch.setattr(dispersion.block.files, "LARGE", large)
         assert_round_trip(block, tmp_path_factory.mktemp("block"))
 
 
@@ -324,7 +324,7 @@ def test_refusals_name_the_key(text, key, part, tmp_path):
 
 
 def test_no_argument_is_of_a_kind_the_reader_does_not_know():
-    from dispersion.toml_reader import SCALARS, _scaled, _weights
+    from dispersion.block.toml_reader import SCALARS, _scaled, _weights
 
     known = {*SCALARS, "Kernel", "Rotary | None", "Callable[[Floats], ArrayLike]", "ArrayLike", "ArrayLike | None"}
     constructors = [getattr(Kernel, name) for name in KERNELS]
@@ -496,7 +496,7 @@ def test_many_processes_that_save_to_one_path_all_end_well(tmp_path, random_bloc
 
 def test_someone_who_holds_the_folder_does_not_hold_up_a_save_for_ever(tmp_path, random_block, monkeypatch):
     fcntl = pytest.importorskip("fcntl")
-    monkeypatch.setattr(dispersion.files, "PATIENCE", 3)
+    monkeypatch.setattr(dispersion.block.files, "PATIENCE", 3)
     descriptor = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     random_block(0).save(tmp_path / "w.toml")

@@ -12,9 +12,9 @@ import pytest
 from pages import Page
 
 from dispersion import Activation, ArgumentError, Block, Head, Kernel
-from dispersion.encodings import relu_mlp
-from dispersion.head import Rotary
-from dispersion.toml_reader import AXES, KERNELS, NORMS, Reader, _scaled, _weights
+from dispersion.block.encodings import relu_mlp
+from dispersion.block.head import Rotary
+from dispersion.block.toml_reader import AXES, KERNELS, NORMS, Reader, _scaled, _weights
 from figures.diagram.arithmetic import LONGEST
 from figures.diagram.spec import BLOCK, DEFAULTS, DEPTH, NAME, OPTIONS, POINTS, QUANTITIES, load_diagram
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from amplitude import balloon, best_form, find_state, normal_form
-from amplitude.correction import corrections
+from amplitude.normal_forms.correction import corrections
 from dispersion import ArgumentError, Block, FeedForward, Head, Kernel, LayerNorm, dispersion_relation
 from simulate import iterate
 

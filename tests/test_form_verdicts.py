@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from amplitude import REGIMES, best_form, competition, normal_form
-from amplitude.steady import solutions
-from amplitude.verdicts import verdict
+from amplitude.normal_forms.steady import solutions
+from amplitude.normal_forms.verdicts import verdict
 from dispersion import Activation, Block, FeedForward, Head, Kernel, dispersion_relation
 from figures.diagram.maps import observed_regime
 from simulate import iterate

@@ -119,7 +119,7 @@ def write_all(folder, files):
 @pytest.fixture
 def saved(tmp_path, monkeypatch):
     """The files of a block whose arrays all lie in the npz file."""
-    monkeypatch.setattr("dispersion.files.LARGE", 0)
+    monkeypatch.setattr("dispersion.block.files.LARGE", 0)
     block().save(tmp_path / "block.toml")
     return {entry.name: entry.read_bytes() for entry in tmp_path.iterdir()}
 
@@ -298,7 +298,7 @@ def test_programs(examples, tmp_path, capsys, monkeypatch):
     from models import save_program, to_torch
     from models.program import NOTE
 
-    monkeypatch.setattr("dispersion.files.LARGE", 8)
+    monkeypatch.setattr("dispersion.block.files.LARGE", 8)
     path = tmp_path / "net.pt2"
     save_program(to_torch(Block([Head(Kernel.alibi(4, 0.5), 0.3 * np.eye(2), bias=np.zeros((4, 4)))])), path)
     content, name = path.read_bytes(), f"archive/extra/{NOTE}"

@@ -16,7 +16,7 @@ from fuzzing import budget, fuzz
 from hypothesis import strategies as st
 
 import tokenwaves
-from dispersion.encodings import Encodings
+from dispersion.block.encodings import Encodings
 
 ROOT = Path(__file__).parent.parent
 LIMIT = 10

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from exact import jacobian
 
-import dispersion.general as general
 import dispersion.memory as memory
+import dispersion.ring.general as general
 from dispersion import (
     Activation,
     ArgumentError,
@@ -17,7 +17,7 @@ from dispersion import (
     Rotary,
     dispersion_relation,
 )
-from dispersion.general import attention_spectrum, full_jacobian, jacobian_memory, leading_multipliers
+from dispersion.ring.general import attention_spectrum, full_jacobian, jacobian_memory, leading_multipliers
 
 
 def random_block(seed, n=7, d=2, heads=1, bias=True, **settings):

@@ -8,7 +8,7 @@ import pytest
 
 import dispersion
 import dispersion.symbolic
-from dispersion.encodings import Encodings
+from dispersion.block.encodings import Encodings
 
 ROOT = Path(__file__).parents[1]
 TOUR = ROOT / "docs" / "linear-theory.md"

@@ -9,7 +9,7 @@ import pytest
 
 import dispersion.memory as memory
 from amplitude import balloon, find_oscillation, find_state, normal_form, partitions
-from amplitude.monomials import Monomials
+from amplitude.normal_forms.monomials import Monomials
 from dispersion import (
     ArgumentError,
     Block,

@@ -23,8 +23,8 @@ from dispersion import (
     dispersion_relation,
     mask_logits,
 )
+from dispersion.block.normalisation import Normalisation
 from dispersion.grid import lag_index
-from dispersion.normalisation import Normalisation
 from models import ConViT, export, load_program, measure, save_program, to_torch
 from models.convit import NAMES
 from simulate import iterate

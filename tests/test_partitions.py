@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.optimize import root
 
 from amplitude import cluster_state, clusters
-from amplitude.balanced import balanced_boundary, balanced_map
-from amplitude.partitions import partitions, stable_partitions
+from amplitude.closed_forms.balanced import balanced_boundary, balanced_map
+from amplitude.closed_forms.partitions import partitions, stable_partitions
 from dispersion import Activation, ArgumentError, Block, ExclusionError, FeedForward, Head, Kernel
 from simulate import iterate
 

@@ -4,7 +4,7 @@ import numpy as np
 from judges import judge_clusters, judge_standing, judge_states
 from random_blocks import cluster_block, ring_block, rotating_block, seeds, two_mode_kernel, vector_block
 
-from amplitude.resting import resting_state
+from amplitude.exact.resting import resting_state
 from dispersion import dispersion_relation
 
 

@@ -6,10 +6,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from amplitude import REGIMES, Competition
-from amplitude.monomials import monomials, two_point
-from amplitude.reduced import ReducedMap
-from amplitude.steady import solution_at, solutions
-from amplitude.verdicts import verdict
+from amplitude.normal_forms.monomials import monomials, two_point
+from amplitude.normal_forms.reduced_map import ReducedMap
+from amplitude.normal_forms.steady import solution_at, solutions
+from amplitude.normal_forms.verdicts import verdict
 
 
 def planted(order, *modes):

@@ -37,13 +37,13 @@ READERS = {
 }
 """Modules whose `load` and `loads` can run code of what they read."""
 ALLOWED = {
-    ("dispersion/stored.py", "np.load"),  # allow_pickle=False
+    ("dispersion/block/stored.py", "np.load"),  # allow_pickle=False
     ("models/adapters/weights.py", "torch.load"),  # weights_only=True
     ("models/program.py", "torch.export.load"),  # with trust alone
     ("models/subject.py", "import_module"),  # module:callable
     ("models/__init__.py", "import_module"),  # names of our own
     ("figures/run.py", "import_module"),
-    ("simulate/_compiled.py", "pickle.loads"),  # from the user's own folder
+    ("simulate/engines/_compiled.py", "pickle.loads"),  # from the user's own folder
 }
 OUTSIDE = {
     "socket",

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from simulate import _compiled
+from simulate.engines import _compiled
 
 ROOT = Path(__file__).parents[1]
 RUN = """
-from simulate._rows import exact_rows, two_powers
+from simulate.engines._rows import exact_rows, two_powers
 import numpy as np
 two_powers(np.zeros(4, complex), np.ones(4), np.full(4, 3.0), 1.0, 1.0)
 print(len(two_powers.stats.cache_hits), len(two_powers.stats.cache_misses))
@@ -40,7 +40,7 @@ def test_kept_until_the_source_of_any_of_them_changes(copy):
     kept = copy / "kept"
     assert hits_and_misses(copy, kept) == (0, 1)
     assert hits_and_misses(copy, kept) == (1, 0)
-    other = copy / "simulate" / "_exp.py"
+    other = copy / "simulate" / "engines" / "_exp.py"
     other.write_text(other.read_text() + "\n# changed\n")
     assert hits_and_misses(copy, kept) == (0, 1)
 

@@ -5,10 +5,10 @@ import pytest
 from numba import njit
 
 from dispersion import Activation, ArgumentError, Block, FeedForward, Head, Kernel
-from simulate import _exp, _moments
-from simulate._compiled import OPTIONS
-from simulate._engine import Batch, pack
-from simulate._lanes import LANES, load, splat, store
+from simulate.engines import _exp, _moments
+from simulate.engines._compiled import OPTIONS
+from simulate.engines._lanes import LANES, load, splat, store
+from simulate.engines.scalar import Batch, pack
 
 
 def over_arrays(function):
@@ -178,7 +178,7 @@ def test_small_calls_equal_one_call(monkeypatch):
     states = rng.normal(size=(len(blocks), 8))
     results = []
     for size in (1e12, 1.0):
-        monkeypatch.setattr("simulate._engine.INTERACTIONS_PER_CALL", size)
+        monkeypatch.setattr("simulate.engines.scalar.INTERACTIONS_PER_CALL", size)
         batch = Batch(pack(blocks), states)
         batch.advance(7)
         results.append((batch.states, batch.previous, batch.steps))

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 import simulate
+import simulate.engines.vector
 import simulate.measures
-import simulate.vector
 from dispersion import ArgumentError, Block, FeedForward, Head, Kernel
-from dispersion.chain import Chain
-from dispersion.head import Rotary
-from dispersion.normalisation import DyT, LayerNorm, RMSNorm
+from dispersion.block.head import Rotary
+from dispersion.block.normalisation import DyT, LayerNorm, RMSNorm
+from dispersion.line.chain import Chain
 from simulate import iterate, iterate_many, sweep
-from simulate._engine import Batch, pack
-from simulate.long import LongRing
-from simulate.vector import VectorMap
+from simulate.engines.long import LongRing
+from simulate.engines.scalar import Batch, pack
+from simulate.engines.vector import VectorMap
 
 D = 6
 
@@ -118,10 +118,10 @@ def test_threads_share_the_heads_and_change_no_bit(heads, monkeypatch):
     made = [Head(kernel, *rng.normal(size=(2, d, d)) / d) for _ in range(heads)]
     block = Block(made, FeedForward(rng.normal(size=(3 * d, d)), 0.1 * rng.normal(size=(d, 3 * d)), "tanh"))
     x = rng.normal(size=(2, n, d))
-    monkeypatch.setattr(simulate.vector, "ALONE", 1.0)
+    monkeypatch.setattr(simulate.engines.vector, "ALONE", 1.0)
     states = []
     for threads in (1, 2, 5):
-        monkeypatch.setattr(simulate.vector, "thread_count", lambda threads=threads: threads)
+        monkeypatch.setattr(simulate.engines.vector, "thread_count", lambda threads=threads: threads)
         states.append(VectorMap(block)(x))
     np.testing.assert_allclose(states[0], block.forward(x), rtol=0, atol=1e-13)
     assert all((state == states[0]).all() for state in states)

@@ -332,7 +332,7 @@ def test_a_resumed_diagram_is_the_same_document(tmp_path, capsys):
 
 
 def test_long_work_says_now_and_then_how_far_it_is(tmp_path, monkeypatch, capsys):
-    from simulate import progress
+    from simulate.runs import progress
 
     (tmp_path / "map.toml").write_text(SPEC)
     arguments = ["phase-diagram", str(tmp_path / "map.toml"), "--out", str(tmp_path)]

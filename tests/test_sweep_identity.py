@@ -12,7 +12,7 @@ import pytest
 import simulate.points
 from dispersion import ArgumentError, Block, FeedForward, Head, Kernel
 from simulate import STATUS, load, sweep
-from simulate.identity import digest
+from simulate.runs.identity import digest
 
 N = 8
 GAINS = {"gain": np.linspace(0.2, 1.2, 6)}

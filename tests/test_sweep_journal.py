@@ -15,7 +15,7 @@ from test_sweep_identity import GAINS, go_on, make_block, named, sweep_half
 import simulate.points
 from dispersion import ArgumentError
 from simulate import STATUS, sweep
-from simulate.lock import Lock, Locked
+from simulate.runs.lock import Lock, Locked
 
 
 def pair(path):

@@ -24,9 +24,9 @@ from dispersion import (
     Rotary,
     dispersion_relation,
 )
-from dispersion.derivation import Derivation, equation, vanishes
 from dispersion.symbolic import DERIVATIONS, closed_form, symbolic_jacobian
-from dispersion.symbolic_block import _refuse_unknown
+from dispersion.symbolic.block import _refuse_unknown
+from dispersion.symbolic.derivation import Derivation, equation, vanishes
 
 derivation = cache(lambda name: DERIVATIONS[name]())
 

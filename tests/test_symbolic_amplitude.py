@@ -5,10 +5,9 @@ import pytest
 import sympy
 from test_symbolic import check_printing
 
-from amplitude import symbolic
-from amplitude.forms import ScalarForms
-from amplitude.symbolic import DERIVATIONS
-from amplitude.symbolic_series import Expansion, Symbols
+from amplitude.closed_forms.scalar_forms import ScalarForms
+from amplitude.symbolic import DERIVATIONS, equations
+from amplitude.symbolic.expansion import Expansion, Symbols
 from dispersion import Activation, Kernel
 
 SEVERAL_HEADS = [
@@ -51,7 +50,7 @@ def test_wrong_signs_and_factors_are_not_proved(name):
 
 
 def test_the_printed_sign_of_the_travelling_coefficient_is_wrong():
-    made = symbolic.travelling()
+    made = equations.travelling()
     printed = made.against({"beta_tr": -next(c.rhs for c in made.result if str(c.lhs) == "beta_tr")})
     assert made.proved
     assert not printed.proved
@@ -160,7 +159,7 @@ def test_numbers_of_clusters(seed):
 @pytest.mark.parametrize("activation", [Activation.tanh(), Activation.gelu(), Activation.sine()])
 def test_numbers_of_taylor_coefficients(activation):
     y, r = 0.3, -0.1
-    made = symbolic.alphas()
+    made = equations.alphas()
     if activation.name == "tanh":
         found = made.evaluate({"r": r, "t": np.tanh(y)})
         expected = r * activation.taylor(y, 3)

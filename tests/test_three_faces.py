@@ -25,7 +25,7 @@ from dispersion import (
     mask_logits,
     relu_mlp,
 )
-from dispersion.encodings import Encodings
+from dispersion.block.encodings import Encodings
 from dispersion.symbolic import symbolic_jacobian
 
 CLOSE = 5e-11  # two faces that are this close to the third are within 1e-10 of each other

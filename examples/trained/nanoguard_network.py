@@ -37,7 +37,7 @@ from torch import nn
 from dispersion import Block, Dispersion, FeedForward, Head, Kernel, RMSNorm, Rotary, dispersion_relation
 from dispersion.errors import frozen
 from dispersion.grid import grid_lags
-from dispersion.relation import Spectrum
+from dispersion.ring.relation import Spectrum
 from models.adapters.layer import Layer, LayerModule
 
 Floats = NDArray[np.float64]

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from dispersion import ArgumentError, Propagator
 from dispersion.errors import frozen, frozen_array, whole_number
-from dispersion.relation import Spectrum
+from dispersion.ring.relation import Spectrum
 from models.adapters.network import Embedding
 
 Floats = NDArray[np.float64]

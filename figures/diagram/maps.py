@@ -10,9 +10,9 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from amplitude import REGIMES, clusters, competition, standing_wave, travelling_wave
-from amplitude.resting import resting_state
+from amplitude.exact.resting import resting_state
 from dispersion import ArgumentError, Block, ExclusionError, dispersion_relation
-from figures.diagram.rest import Grid, Make, points, shape_of, with_critical_modes
+from figures.diagram.homogeneous import Grid, Make, points, shape_of, with_critical_modes
 from simulate import sweep
 
 COUNTED = 0.1

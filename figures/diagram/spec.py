@@ -36,12 +36,12 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from dispersion import ArgumentError, Block
+from dispersion.block.toml_reader import Reader, read_toml
 from dispersion.errors import real_number, shown, whole_number
-from dispersion.toml_reader import Reader, read_toml
 from figures.diagram.arithmetic import evaluated, used
+from figures.diagram.homogeneous import Grid
 from figures.diagram.maps import cluster_map, competition_map, wave_map, wavenumber_map
 from figures.diagram.picture import picture
-from figures.diagram.rest import Grid
 from simulate.results import RESERVED
 
 QUANTITIES: dict[str, tuple[str, str, str]] = {

@@ -1,0 +1,1 @@
+"""Amplitude equations in closed form, for scalar blocks to cubic order."""

@@ -1,0 +1,181 @@
+"""Two modes at once: B_i⁺ = Λ_i B_i + (β_ii|B_i|² + β_ij|B_j|²) B_i (Eqs. 139, 172)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from amplitude.closed_forms.potential import two_mode_potential
+from amplitude.closed_forms.scalar_forms import At, ScalarForms
+from dispersion import Block, ExclusionError
+from dispersion.errors import whole_number
+from dispersion.grid import grid_index
+from dispersion.noun import Noun
+from dispersion.quiet import harmless_underflow
+
+REGIMES = ("collapsed", "mode 1", "mode 2", "bistable", "coexistence", "undecided")
+"""Regimes of two competing modes; 'undecided' where cubic order has no single verdict."""
+
+
+@dataclass(frozen=True, eq=False)
+class Competition(Noun):
+    """Self and cross coefficients of two modes, and what they decide.
+
+    k : the two wavenumbers; n : tokens; multipliers : (2,) Λ_i at the actual gain;
+    at : where the coefficients were evaluated; coefficients : (2, 2) complex, −e^{−iω_i}β_ij.
+
+    With R_i = |B_i|: R_i⁺ = R_i(1 + μ_i − s_i R_i² − c_ij R_j²), s_i and c_ij the real parts.
+    """
+
+    k: tuple[int, int]
+    n: int
+    multipliers: NDArray[np.complex128]
+    at: str
+    coefficients: NDArray[np.complex128]
+
+    @property
+    def mu(self) -> NDArray[np.float64]:
+        """(2,) μ_i = |Λ_i| − 1."""
+        return np.abs(self.multipliers) - 1
+
+    @property
+    def self_coefficients(self) -> NDArray[np.float64]:
+        """(2,) s_i: a mode alone saturates if s_i > 0."""
+        return np.diag(self.coefficients).real
+
+    @property
+    def cross_coefficients(self) -> NDArray[np.float64]:
+        """(2,) c_12 (of mode 2 on mode 1) and c_21."""
+        return np.array([self.coefficients[0, 1].real, self.coefficients[1, 0].real])
+
+    def pure(self, mode: int) -> float:
+        """R of mode number 1 or 2 alone, √(μ/s); NaN if there is none."""
+        whole_number("mode", mode, 1, 2)
+        mu, s = self.mu[mode - 1], self.self_coefficients[mode - 1]
+        return float(np.sqrt(mu / s)) if mu * s > 0 else float("nan")
+
+    def transverse(self, mode: int) -> float:
+        """Multiplier of the other mode on pure mode number 1 or 2: 1 + μ_j − c_ji μ_i/s_i (Eq. 172)."""
+        whole_number("mode", mode, 1, 2)
+        return float(1 + self.mu[2 - mode] - self.cross_coefficients[2 - mode] * self.pure(mode) ** 2)
+
+    @property
+    def mixed(self) -> NDArray[np.float64]:
+        """(2,) R_1, R_2 of the state with both modes; NaN if there is none."""
+        matrix = self.coefficients.real
+        if abs(np.linalg.det(matrix)) <= 1e-14 * np.abs(matrix).max() ** 2:
+            return np.full(2, np.nan)
+        squares = np.linalg.solve(matrix, self.mu)
+        return np.sqrt(squares) if (squares > 0).all() else np.full(2, np.nan)
+
+    @property
+    def mixed_stable(self) -> bool:
+        """Whether the mixed state exists and attracts."""
+        R = self.mixed
+        if np.isnan(R).any():
+            return False
+        flow = -2 * np.outer(R, R) * self.coefficients.real
+        return bool(np.trace(flow) < 0 < np.linalg.det(flow))
+
+    def _pure_stable(self, mode: int) -> bool:
+        return bool(self.mu[mode - 1] > 0 < self.self_coefficients[mode - 1] and self.transverse(mode) < 1)
+
+    @property
+    def regime(self) -> str:
+        """'collapsed', 'mode 1', 'mode 2', 'bistable' (each alone is stable), 'coexistence',
+        or 'undecided' when cubic order offers no stable state, or marginal ones.
+        """
+        stable = (self._pure_stable(1), self._pure_stable(2), self.mixed_stable)
+        if (self.mu < 0).all():
+            return "collapsed"
+        verdicts = {
+            (True, False, False): "mode 1",
+            (False, True, False): "mode 2",
+            (True, True, False): "bistable",
+            (False, False, True): "coexistence",
+        }
+        return verdicts.get(stable, "undecided")
+
+    @property
+    def amplitudes(self) -> NDArray[np.float64]:
+        """(states, 2) the amplitudes R_1, R_2 of every stable state; (0, 2) if undecided."""
+        states = {
+            "collapsed": [(0.0, 0.0)],
+            "mode 1": [(self.pure(1), 0.0)],
+            "mode 2": [(0.0, self.pure(2))],
+            "bistable": [(self.pure(1), 0.0), (0.0, self.pure(2))],
+            "coexistence": [tuple(self.mixed)],
+        }
+        return np.array(states.get(self.regime, []), dtype=np.float64).reshape(-1, 2)
+
+    @property
+    def phase_advances(self) -> NDArray[np.float64]:
+        """(states, 2) Ω_i = ω_i − Σ_j Im(coefficient_ij) R_j² of each stable state, radians per layer."""
+        return np.angle(self.multipliers) - self.amplitudes**2 @ self.coefficients.imag.T
+
+    def potential(self, R1: ArrayLike, R2: ArrayLike) -> NDArray[np.float64]:
+        """V(R1, R2) of Eq. 122, R1 and R2 broadcast together; refused unless c_12 = c_21."""
+        c12, c21 = self.cross_coefficients
+        if abs(c12 - c21) > 1e-9 * max(abs(c12), abs(c21)):
+            raise ExclusionError(
+                "potential", f"c_12 = {c12:.6g}, c_21 = {c21:.6g}", "c_12 = c_21 (for one head: equal gains)"
+            )
+        s1, s2 = self.self_coefficients
+        return two_mode_potential(R1, R2, (self.mu[0], self.mu[1]), (s1, s2), c12)
+
+
+@harmless_underflow
+def competition(block: Block, k1: int, k2: int, at: At = "gain", state: ArrayLike | None = None) -> Competition:
+    """Competition of the modes k1 and k2 of a scalar block, at equal or unequal gains.
+
+    k1, k2 : two wavenumbers, 0 < k < N/2; at : 'gain', 'onset' or 'paper', see
+    `ScalarForms.evaluate`; state : base state a, a fixed point of g. At a = 0 (Eq. 139)
+    β_ij = 2α_1ηχ[1−|λ_j|²+λ_{i+j}+λ_{i−j}−2λ_iRe λ_j] + 6α_3L_i|L_j|²
+    + 4α_2²L_i|L_j|²[L_0/(|Λ_j|²−J_0) + L_{i+j}/(Λ_iΛ_j−J_{i+j}) + L_{i−j}/(Λ_iΛ̄_j−J_{i−j})].
+    An ExclusionError says what the derivation excludes: d > 1, q = 0 and π, equal modes, resonances
+    n_1q_1 + n_2q_2 ≡ 0 with |n_1| + |n_2| ≤ 4, unstable slaved modes, Λ = 0.
+    """
+    forms = ScalarForms.of(block, state)
+    n = forms.n
+    k = tuple(min(j, n - j) for j in (grid_index("k1", k1, n), grid_index("k2", k2, n)))
+    _refuse_resonance(k[0], k[1], forms)
+    i, j = k
+    forms.refuse_unstable(0, 2 * i, 2 * j, i + j, i - j, critical=(i, j))
+    here, multipliers = forms.evaluate(at, i, j)
+    modes = list(zip(k, multipliers, strict=True))
+    beta = np.array([[_coefficient(here, *mode, *other) for other in modes] for mode in modes])
+    phases = np.exp(-1j * np.angle(multipliers))
+    actual = np.array([forms.J(i), forms.J(j)])
+    return Competition((i, j), n, actual, at, -phases[:, None] * beta)
+
+
+def _coefficient(forms: ScalarForms, i: int, multiplier_i: complex, j: int, multiplier_j: complex) -> complex:
+    """β_ij: how |B_j|² changes the multiplier of B_i; β_ii counts its equal pairs once."""
+    B, C, slaved = forms.B, forms.C, forms.slaved
+    mean = slaved(2 * B(j, -j), abs(multiplier_j) ** 2, 0)
+    if i == j:
+        harmonic = slaved(B(i, i), multiplier_i**2, 2 * i)
+        return 3 * C(i, i, -i) + 2 * B(i, 0) * mean + 2 * B(-i, 2 * i) * harmonic
+    total = slaved(2 * B(i, j), multiplier_i * multiplier_j, i + j)
+    difference = slaved(2 * B(i, -j), multiplier_i * multiplier_j.conjugate(), i - j)
+    return 6 * C(i, j, -j) + 2 * B(i, 0) * mean + 2 * B(-j, i + j) * total + 2 * B(j, i - j) * difference
+
+
+def _refuse_resonance(i: int, j: int, forms: ScalarForms) -> None:
+    """Refuse equal modes and n_i q_i + n_j q_j ≡ 0, |n_i| + |n_j| ≤ 4, where Λ̂_i^{n_i} Λ̂_j^{n_j} ≈ 1."""
+    n = forms.n
+    if i == j:
+        raise ExclusionError("k2", f"{j}, the same mode as k1", "two different wavenumbers")
+    for k, name in ((i, "k1"), (j, "k2")):
+        if k in (0, n - k):
+            raise ExclusionError(name, k, f"0 < k < {n}/2")
+    units = [forms.multiplier(k) / abs(forms.J(k)) for k in (i, j)]
+    width = max(1e-8, *(abs(abs(forms.J(k)) - 1) for k in (i, j)))
+    for n_i in range(5):
+        for n_j in range(-4 + n_i, 5 - n_i):
+            if (n_i, n_j) == (0, 0) or (n_i * i + n_j * j) % n:
+                continue
+            if abs(units[0] ** n_i * units[1] ** n_j - 1) <= width:
+                raise ExclusionError("k1, k2", f"{i}, {j}: {n_i}·{i} + {n_j}·{j} ≡ 0 (mod {n})", "non-resonant modes")

@@ -1,0 +1,247 @@
+"""The real sectors that the wave formulas exclude: q = 0, π, 2π/3 and π/2.
+
+There the lattice makes extra terms resonant, and each sector has an amplitude equation of its own.
+All functions take `block`; `at`, where coefficients are evaluated ('gain', 'onset' or 'paper', see
+`ScalarForms.evaluate`); and `state`, the base state a, a fixed point of g. An ExclusionError says what is excluded:
+Λ = 0, a slaved mode that is unstable or in resonance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from amplitude.closed_forms.scalar_forms import At, ScalarForms
+from dispersion import Block, ExclusionError
+from dispersion.errors import real_number
+from dispersion.noun import Noun
+from dispersion.quiet import beyond_float64, harmless_underflow
+
+
+@dataclass(frozen=True)
+class Sector(Noun):
+    """What the sectors share: multiplier, Λ at the actual gain (real); at, where coefficients were evaluated."""
+
+    multiplier: float
+    at: str
+
+    @property
+    def mu(self) -> float:
+        """μ = |Λ| − 1."""
+        return abs(self.multiplier) - 1
+
+    @property
+    def sign(self) -> float:
+        """The sign of Λ: −1 if the sector flips from layer to layer."""
+        return float(np.sign(self.multiplier))
+
+
+@dataclass(frozen=True)
+class PeriodTwo(Sector):
+    """q = π, x_j = B(−1)^j + m: B⁺ = ΛB + γB³, m = mean_ratio·B².
+
+    multiplier : Λ; at : where γ was evaluated; gamma : γ; mean_ratio : m/B².
+    """
+
+    gamma: float
+    mean_ratio: float
+
+    @property
+    def amplitude(self) -> float:
+        """|B| with B² = −sign(Λ)μ/γ; NaN if there is none."""
+        return _root(-self.sign * self.mu, self.gamma)
+
+    @property
+    def mean(self) -> float:
+        """m of the saturated pattern, relative to the base state."""
+        return self.mean_ratio * self.amplitude**2
+
+    @property
+    def pattern_multiplier(self) -> float:
+        """Multiplier of the pattern to first order in μ: 1 − 2μ, or 1 − 4μ of F∘F for a flip."""
+        return 1 - (2 if self.sign > 0 else 4) * self.mu
+
+    @property
+    def stable(self) -> bool:
+        """Whether the pattern exists and attracts."""
+        return self.mu > 0 > self.sign * self.gamma
+
+
+@dataclass(frozen=True)
+class PeriodFour(Sector):
+    """q = π/2: B⁺ = ΛB + c_1|B|²B + c_3B̄³, in two families, ψ = arg B ≡ 0 or π/4 (mod π/2).
+
+    multiplier : Λ; at : where c_1, c_3 were evaluated; c1, c3 : c_1 and c_3, times sign(Λ).
+    """
+
+    c1: float
+    c3: float
+
+    def amplitude(self, psi: float) -> float:
+        """|B| of the family `psi` = 0 or π/4: R² = −μ/(c_1 ± c_3); NaN if there is none."""
+        return _root(-self.mu, self.c1 + self._side(psi) * self.c3)
+
+    def phase_multiplier(self, psi: float) -> float:
+        """Multiplier of the phase on the family `psi` = 0 or π/4: 1 − 4c_3R²cos 4ψ."""
+        return 1 - 4 * self.c3 * self.amplitude(psi) ** 2 * self._side(psi)
+
+    def stable(self, psi: float) -> bool:
+        """Whether the family `psi` = 0 or π/4 exists and attracts."""
+        side = self._side(psi)
+        return self.mu > 0 > self.c1 + side * self.c3 and side * self.c3 > 0
+
+    @staticmethod
+    def _side(psi: float) -> float:
+        cosine = np.cos(4 * real_number("psi", psi))
+        if abs(abs(cosine) - 1) > 1e-9:
+            raise ExclusionError("psi", psi, "0 or π/4 (mod π/2)")
+        return float(np.round(cosine))
+
+
+@dataclass(frozen=True)
+class PeriodThree(Sector):
+    """q = 2π/3, Λ > 0: B⁺ = ΛB + a_2B̄² + c_1|B|²B: transcritical, ψ = arg B with cos 3ψ = ±1.
+
+    multiplier : Λ; at : where a_2, c_1 were evaluated; a2, c1 : the coefficients.
+    """
+
+    a2: float
+    c1: float
+
+    def amplitudes(self, psi: float) -> NDArray[np.float64]:
+        """Positive roots R of μ + σR + c_1R² = 0, σ = a_2cos 3ψ, smallest first.
+
+        psi : ψ = arg B, a multiple of π/3.
+        """
+        roots = np.roots([self.c1, self._sigma(psi), self.mu])
+        return np.sort(roots[(roots.imag == 0) & (roots.real > 0)].real)
+
+    @beyond_float64
+    def multipliers(self, psi: float, R: float) -> tuple[float, float]:
+        """Radial and phase multipliers 1 + σR + 2c_1R² and 1 − 3σR of the state `psi`, `R`."""
+        sigma, R = self._sigma(psi), np.float64(real_number("R", R))
+        return float(1 + sigma * R + 2 * self.c1 * R**2), float(1 - 3 * sigma * R)
+
+    @property
+    def fold(self) -> tuple[float, float]:
+        """(μ_f, R_f) = (a_2²/4c_1, −|a_2|/2c_1), where the branches meet; bistable for μ_f < μ < 0. NaN for c_1 = 0."""
+        if self.c1 == 0:
+            return float("nan"), float("nan")
+        return self.a2**2 / (4 * self.c1), -abs(self.a2) / (2 * self.c1)
+
+    def _sigma(self, psi: float) -> float:
+        cosine = np.cos(3 * real_number("psi", psi))
+        if abs(abs(cosine) - 1) > 1e-9:
+            raise ExclusionError("psi", psi, "a multiple of π/3")
+        return self.a2 * float(np.round(cosine))
+
+
+@dataclass(frozen=True)
+class HomogeneousState(Sector):
+    """q = 0: B⁺ = ΛB + b_2B² + b_3B³; attention drops out, so this is the map g alone.
+
+    multiplier : Λ; at : where b_2, b_3 were evaluated; b2, b3 : the coefficients.
+    """
+
+    b2: float
+    b3: float
+
+    @property
+    def roots(self) -> NDArray[np.float64]:
+        """Fixed points B ≠ 0, (Λ−1) + b_2B + b_3B² = 0, nearest to zero first."""
+        coefficients = np.trim_zeros(np.array([self.b3, self.b2, self.multiplier - 1]), "f")
+        roots = np.roots(coefficients) if len(coefficients) > 1 else np.zeros(0)
+        real = roots[(roots.imag == 0) & (roots != 0)].real
+        return real[np.argsort(np.abs(real))]
+
+    @property
+    def transcritical_root(self) -> float:
+        """B = −μ/b_2, the bifurcating fixed point to first order at Λ = 1 + μ; NaN if b_2 = 0."""
+        return -(self.multiplier - 1) / self.b2 if self.b2 else float("nan")
+
+    @property
+    def flip_coefficient(self) -> float:
+        """b_2² + b_3, whose sign says whether the flip at Λ = −1 saturates (> 0)."""
+        return self.b2**2 + self.b3
+
+
+@harmless_underflow
+def period_two(block: Block, at: At = "gain", state: ArrayLike | None = None) -> PeriodTwo:
+    """The sector q = π (N even) of a scalar block; `block`, `at`, `state` as above.
+
+    At a = 0 and onset γ = α_1ηχ(1−λ_π²) + α_3L_π³ + 2α_2²L_π³L_0/(1−J_0).
+    """
+    forms, k = _forms(block, state, 2)
+    multiplier = forms.multiplier(k).real
+    forms.refuse_unstable(0)
+    here, (L,) = forms.evaluate(at, k)
+    mean = here.slaved(here.B(k, k), L**2, 0)
+    gamma = here.C(k, k, k) + 2 * here.B(k, 0) * mean
+    return PeriodTwo(multiplier, at, gamma.real, mean.real)
+
+
+@harmless_underflow
+def period_four(block: Block, at: At = "gain", state: ArrayLike | None = None) -> PeriodFour:
+    """The sector q = π/2 (4 | N) of a scalar block with symmetric kernels; `block`, `at`, `state` as above.
+
+    At a = 0 and onset c_3 = α_3L_c³ + α_1ηχ(λ_π−λ_c²) + 2α_2²L_c³L_π/(1−J_π); c_1 is that of a wave.
+    """
+    forms, k = _forms(block, state, 4)
+    multiplier = _real(forms, k)
+    forms.refuse_unstable(0, 2 * k)
+    here, (L,) = forms.evaluate(at, k)
+    mean = here.slaved(2 * here.B(k, -k), L**2, 0)
+    harmonic = here.slaved(here.B(k, k), L**2, 2 * k)
+    c1 = 3 * here.C(k, k, -k) + 2 * here.B(k, 0) * mean + 2 * here.B(-k, 2 * k) * harmonic
+    c3 = here.C(-k, -k, -k) + 2 * here.B(-k, 2 * k) * harmonic
+    sign = np.sign(L.real)
+    return PeriodFour(multiplier, at, float(sign * c1.real), float(sign * c3.real))
+
+
+@harmless_underflow
+def period_three(block: Block, at: At = "gain", state: ArrayLike | None = None) -> PeriodThree:
+    """The sector q = 2π/3 (3 | N), Λ > 0, of a scalar block with symmetric kernels; `block`, `at`, `state` as above.
+
+    At a = 0 and onset a_2 = α_2L_c², c_1 = α_1ηχ(2+λ_c−3λ_c²) + 3α_3L_c³ + 4α_2²L_c³L_0/(1−J_0).
+    """
+    forms, k = _forms(block, state, 3)
+    multiplier = _real(forms, k)
+    if multiplier < 0:
+        raise ExclusionError("block", f"Λ = {multiplier:.6g} at q = 2π/3", "Λ > 0, or standing_wave")
+    forms.refuse_unstable(0)
+    here, (L,) = forms.evaluate(at, k)
+    mean = here.slaved(2 * here.B(k, -k), L**2, 0)
+    c1 = 3 * here.C(k, k, -k) + 2 * here.B(k, 0) * mean
+    return PeriodThree(multiplier, at, here.B(-k, -k).real, c1.real)
+
+
+@harmless_underflow
+def homogeneous_state(block: Block, at: At = "gain", state: ArrayLike | None = None) -> HomogeneousState:
+    """The sector q = 0 of a scalar block; `block`, `at`, `state` as above.
+
+    b_2 = α_2L_0², b_3 = α_3L_0³.
+    """
+    forms, _ = _forms(block, state, 1)
+    here, _ = forms.evaluate(at, 0)
+    return HomogeneousState(forms.J(0).real, at, here.B(0, 0).real, here.C(0, 0, 0).real)
+
+
+def _forms(block: Block, state: ArrayLike | None, period: int) -> tuple[ScalarForms, int]:
+    forms = ScalarForms.of(block, state)
+    if forms.n % period:
+        raise ExclusionError("block", f"N = {forms.n}", f"a multiple of {period}")
+    return forms, forms.n // period
+
+
+def _real(forms: ScalarForms, k: int) -> float:
+    """Λ at wavenumber k where every symbol is real, so that all coefficients are."""
+    if np.abs(forms.symbols.imag).max() > 1e-10:
+        raise ExclusionError("block", "a directional kernel", "symmetric kernels, travelling_wave or normal_form")
+    return forms.multiplier(k).real
+
+
+def _root(mu: float, coefficient: float) -> float:
+    """√(μ/coefficient), NaN if there is none."""
+    return float(np.sqrt(mu / coefficient)) if mu * coefficient > 0 else float("nan")

@@ -1,0 +1,121 @@
+"""The derivative of a block's whole nonlinear map at any state, not only a homogeneous one.
+
+With s_i = LN_1(x_i), values v_j = M s_j and content logits q_i·k_j, q_i = G_i s_i and k_j = K_j s_j, softmax weights P
+and their mean m_i = Σ_j P_ij v_j,
+
+    ∂y_i/∂s_j = ε_a Σ_h [ A_ij M + P_ij (v_j − m_i)(q_iᵀ K_j) + δ_ij Σ_l P_il (v_l − m_i) k_lᵀ G_i ]
+    DF_ij = DH(y_i) [ δ_ij I + (∂y_i/∂s_j) DLN_1(x_j) ]
+
+where A = P, or A = (1−g)P + g softmax(positional) for a gated head, whose P counts 1−g times.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispersion import Block, Head, Normalisation
+from dispersion.block.block import require_periodic
+from dispersion.block.head import softmax
+from dispersion.grid import positions
+from dispersion.memory import require
+
+Floats = NDArray[np.float64]
+
+
+def linearised(block: Block, x: Floats) -> tuple[Floats, Floats]:
+    """F(X), (N, d), and DF(X), (N·d, N·d), token-major, of `block` at the real state `x` (N, d).
+
+    An ArgumentError says where DF does not exist: ReLU at its kink, a normalisation without variance.
+    """
+    require_periodic(block)
+    require_derivative(block)
+    n, d = x.shape
+    pre = block.placement == "pre"
+    inner = block.attention_norm if pre else None
+    seen = block.seen(x)
+    slope = np.zeros((n, d, n, d))
+    weights = [_head(head, seen, slope) for head in block.heads]
+    y = x + block.mix(weights, seen)
+    if block.attention_scale != 1:
+        slope *= block.attention_scale
+    if inner is not None:
+        slope = np.einsum("iajb,jbc->iajc", slope, _norm_slopes(inner, x), optimize=True)
+    token = np.arange(n)
+    slope[token, :, token, :] += np.eye(d)
+    outer = _pointwise_slopes(block, y)
+    full = slope * outer[:, :, :, None] if d == 1 else outer @ slope.reshape(n, d, n * d)
+    return block.pointwise(y), full.reshape(n * d, n * d)
+
+
+def require_derivative(block: Block, at_once: int = 1) -> None:
+    """Refuse a `block` of which `at_once` dense derivatives do not fit in the memory."""
+    n, d = block.n, block.d
+    needed = 8 * (at_once * 5 * (n * d) ** 2 + (len(block.heads) + 4 + 3 * d) * n**2)
+    require("block", f"derivatives of {n * d:,}² at {n:,} tokens", needed)
+
+
+def _head(head: Head, seen: Floats, slope: Floats) -> Floats:
+    """(n, n) A of one head at `seen` (n, d); ∂/∂s of its Σ_j A_ij v_j is added to `slope` (n, d, n, d)."""
+    n = len(seen)
+    values = seen @ head.value.T
+    if head.rotary is None:
+        queries = seen @ head.content if head.key_bias is None else seen @ head.content + head.key_bias
+        keys, query_slopes, key_slopes = seen, head.content.T, None
+    else:
+        rotary, angle = head.rotary, positions(head.kernel.shape) @ head.rotary.frequencies.T
+        size = np.sqrt(len(rotary.query))
+        queries, keys = rotary.rotated(rotary.queries(seen), angle) / size, rotary.rotated(rotary.keys(seen), angle)
+        query_slopes = np.swapaxes(rotary.rotated(rotary.query.T, angle[:, None, :]), 1, 2) / size
+        key_slopes = np.swapaxes(rotary.rotated(rotary.key.T, angle[:, None, :]), 1, 2)
+    content, positional = queries @ keys.T, head.positional()
+    if head.gate is None:
+        soft = softmax(content + positional)
+        weights, share = soft, 1.0
+    else:
+        soft, share = softmax(content), 1 - head.gate
+        weights = share * soft + head.gate * softmax(positional)
+    mean = soft @ values
+    deviation = values[None, :, :] - mean[:, None, :]
+    tilted = (share * soft)[:, :, None] * deviation  # (i, j, a): P_ij (v_j − m_i)
+    slope += weights[:, None, :, None] * head.value[None, :, None, :]
+    sideways = tilted.transpose(0, 2, 1)[..., None]  # (i, a, j, 1)
+    if key_slopes is None:
+        slope += sideways * queries[:, None, None, :]
+    else:
+        slope += sideways * np.tensordot(queries, key_slopes, axes=(1, 1))[:, None, :, :]
+    token = np.arange(n)
+    slope[token, :, token, :] += (tilted.transpose(0, 2, 1) @ keys) @ query_slopes
+    return np.asarray(weights)
+
+
+def _pointwise_slopes(block: Block, y: Floats) -> Floats:
+    """(n, d, d) DH at each row of `y` (n, d)."""
+    identity = np.eye(block.d)
+    second = block.feedforward_norm
+    if block.placement == "pre":
+        inside = y if second is None else second(y)
+        slopes = _feedforward_slopes(block, inside)
+        return identity + (slopes if second is None else slopes @ _norm_slopes(second, y))
+    first = block.attention_norm
+    h = y if first is None else first(y)
+    slopes = identity + _feedforward_slopes(block, h)
+    if second is not None:
+        after = h if block.feedforward is None else h + block.feedforward(h)
+        slopes = _norm_slopes(second, after) @ slopes
+    return slopes if first is None else slopes @ _norm_slopes(first, y)
+
+
+def _feedforward_slopes(block: Block, y: Floats) -> Floats:
+    """(n, d, d) Dφ at each row of `y` (n, d)."""
+    part = block.feedforward
+    if part is None:
+        return np.zeros((len(y), block.d, block.d))
+    return part.jacobian(y)
+
+
+def _norm_slopes(norm: Normalisation, x: Floats) -> Floats:
+    """(n, d, d) DLN at each row of `x` (n, d), by complex steps, which are exact to rounding."""
+    step = 1e-30
+    steps = norm(x[:, None, :] + 1j * step * np.eye(x.shape[1]))
+    return np.swapaxes(steps.imag, 1, 2) / step

@@ -1,0 +1,252 @@
+"""The Transformer block: heads, feed-forward and normalisations, and the map F they make.
+
+    A^h_ij(X) = softmax_j(x_iᵀ W_h x_j + b^h_{i−j})
+    y_i = x_i + ε_a [Σ_h Σ_j A^h_ij(X) M_h x_j + c]                                               (Eq. 1, c = 0)
+    F(X)_i = H(y_i),   H(y) = y + φ(y)                                                            (Eq. 2)
+
+Pre-normalised: the heads see LN_1(x), and H(y) = y + φ(LN_2(y)). Post-normalised:
+H(y) = LN_2(h + φ(h)), h = LN_1(y).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dispersion.block.feedforward import FeedForward
+from dispersion.block.head import Head, optional_vector
+from dispersion.block.normalisation import Normalisation
+from dispersion.errors import (
+    ArgumentError,
+    choice,
+    frozen,
+    frozen_array,
+    instance,
+    number_array,
+    real_array,
+    real_number,
+    states,
+    vector,
+)
+from dispersion.memory import require
+from dispersion.noun import Noun
+from dispersion.quiet import beyond_float64
+
+
+@dataclass(frozen=True, eq=False)
+class Block(Noun):
+    """A weight-tied Transformer block on a ring or torus of N tokens with d features: the map F.
+
+    heads : at least one Head, all of one d and one ring or torus.
+    feedforward : φ, or None for φ = 0.
+    attention_scale : ε_a, the residual scale of the attention branch.
+    attention_norm, feedforward_norm : LN_1 and LN_2, a Normalisation or None for none.
+    placement : where they stand, 'pre' or 'post'.
+    attention_bias : c (d,), added to the attention branch, as biases of values and outputs make; None for zero.
+    """
+
+    heads: tuple[Head, ...]
+    feedforward: FeedForward | None
+    attention_scale: float
+    attention_norm: Normalisation | None
+    feedforward_norm: Normalisation | None
+    placement: str
+    attention_bias: NDArray[np.float64] | None
+
+    def __init__(
+        self,
+        heads: Sequence[Head],
+        feedforward: FeedForward | None = None,
+        attention_scale: float = 1.0,
+        attention_norm: Normalisation | None = None,
+        feedforward_norm: Normalisation | None = None,
+        placement: str = "pre",
+        attention_bias: ArrayLike | None = None,
+    ) -> None:
+        if not isinstance(heads, Sequence) or isinstance(heads, str):
+            raise ArgumentError("heads", type(heads).__name__, "a sequence of one Head or more")
+        heads = tuple(heads)
+        if not heads or not all(isinstance(head, Head) for head in heads):
+            raise ArgumentError("heads", [type(head).__name__ for head in heads], "one Head or more")
+        shape, d = heads[0].kernel.shape, heads[0].d
+        for number, head in enumerate(heads):
+            if (head.kernel.shape, head.d) != (shape, d):
+                got = f"tokens {head.kernel.shape}, d = {head.d}"
+                raise ArgumentError(f"heads[{number}]", got, f"tokens {shape}, d = {d} as in the first head")
+        branches = {
+            "feedforward": (feedforward, FeedForward),
+            "attention_norm": (attention_norm, Normalisation),
+            "feedforward_norm": (feedforward_norm, Normalisation),
+        }
+        for name, (part, kind) in branches.items():
+            if not isinstance(part, kind | None):
+                raise ArgumentError(name, type(part).__name__, f"a {kind.__name__} or None")
+            if part is not None and part.d != d:
+                raise ArgumentError(name, f"d = {part.d}", f"d = {d} as in the heads")
+        choice("placement", placement, ("pre", "post"))
+        set_field = object.__setattr__
+        set_field(self, "heads", heads)
+        set_field(self, "feedforward", feedforward)
+        set_field(self, "attention_scale", real_number("attention_scale", attention_scale))
+        set_field(self, "attention_norm", attention_norm)
+        set_field(self, "feedforward_norm", feedforward_norm)
+        set_field(self, "placement", placement)
+        set_field(self, "attention_bias", optional_vector("attention_bias", attention_bias, d))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(N,) of the ring or (N_1, …, N_D) of the torus of tokens, which states list in C order."""
+        return self.heads[0].kernel.shape
+
+    @property
+    def n(self) -> int:
+        """Number of tokens N."""
+        return self.heads[0].kernel.n
+
+    @property
+    def d(self) -> int:
+        """Number of features d."""
+        return self.heads[0].d
+
+    @property
+    def plain(self) -> bool:
+        """Whether the block is just Eqs. 1–2 on a ring: no normalisation, gate or c, and `Head.plain` heads."""
+        extras = (self.attention_norm, self.feedforward_norm, self.attention_bias)
+        gated = self.feedforward is not None and self.feedforward.gated
+        plain = not gated and all(head.plain for head in self.heads)
+        return plain and all(extra is None for extra in extras) and len(self.shape) == 1
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the block to the file `path`, NAME.toml, bit for bit; large arrays go to NAME.npz beside it.
+
+        An ArgumentError says if it cannot be written.
+        """
+        from dispersion.block.files import save_block
+
+        save_block(self, path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Block:
+        """The block in the TOML file `path`, as `save` or a person wrote it (docs/files.md has every key).
+
+        An ArgumentError names the key that cannot be used, as in head[1].value.
+        """
+        from dispersion.block.files import load_block
+
+        return load_block(path)
+
+    @beyond_float64
+    def forward(self, x: ArrayLike) -> NDArray:
+        """F(X) for states `x` (…, N, d) → (…, N, d); (…, N) → (…, N) is accepted for d = 1.
+
+        Computed in float64 whatever the type of x. Complex states are accepted: F is continued analytically. What
+        leaves float64 on the way, or was not finite, gives inf or NaN.
+        """
+        require_periodic(self)
+        x, squeezed = self._states(x)
+        require("x", f"{x.size // (self.n * self.d):,} states of {self.n:,} tokens", forward_memory(self, x))
+        seen = self.seen(x)
+        out = self.pointwise(x + self.mix([head.attention(seen) for head in self.heads], seen))
+        return out[..., 0] if squeezed else out
+
+    @beyond_float64
+    def seen(self, x: NDArray) -> NDArray:
+        """What the heads see of `x` (…, d): LN_1(x) if pre-normalised, else x itself."""
+        x = states("x", x, self.d)
+        return x if self.attention_norm is None or self.placement == "post" else self.attention_norm(x)
+
+    @beyond_float64
+    def mix(self, attention: Sequence[NDArray], seen: NDArray) -> NDArray:
+        """ε_a (Σ_h A_h S M_hᵀ + c), the attention branch: `attention` (…, n, n) for each head, `seen` S (…, n, d)."""
+        seen = states("seen", seen, None, self.d)
+        if len(instance("attention", attention, Sequence)) != len(self.heads):
+            raise ArgumentError("attention", f"weights of {len(attention)} heads", f"those of {len(self.heads)}")
+        attention = [states("attention", weights, None, seen.shape[-2]) for weights in attention]
+        heads = zip(attention, self.heads, strict=True)
+        mixed = sum(weights @ seen @ head.value.T for weights, head in heads)
+        return self.attention_scale * (mixed if self.attention_bias is None else mixed + self.attention_bias)
+
+    @beyond_float64
+    def pointwise(self, y: NDArray) -> NDArray:
+        """H(y), (…, d) → (…, d): feed-forward and normalisations after the attention branch."""
+        y = states("y", y, self.d)
+        if self.placement == "pre":
+            return y + self._feedforward(_normalised(self.feedforward_norm, y))
+        h = _normalised(self.attention_norm, y)
+        return _normalised(self.feedforward_norm, h + self._feedforward(h))
+
+    @beyond_float64
+    def pointwise_jacobian(self, y: NDArray) -> NDArray[np.float64]:
+        """(d, d) derivative C = DH at the state `y` (d,)."""
+        y = vector("y", y, self.d)
+        if self.placement == "pre":
+            inner = _slope(self.feedforward_norm, y)
+            return np.eye(self.d) + self._feedforward_slope(_normalised(self.feedforward_norm, y)) @ inner
+        h = _normalised(self.attention_norm, y)
+        outer = _slope(self.feedforward_norm, h + self._feedforward(h))
+        return outer @ (np.eye(self.d) + self._feedforward_slope(h)) @ _slope(self.attention_norm, y)
+
+    def seen_jacobian(self, a: NDArray) -> NDArray[np.float64]:
+        """(d, d) derivative N_1 of `seen` at the state `a` (d,)."""
+        a = vector("a", a, self.d)
+        return _slope(self.attention_norm if self.placement == "pre" else None, a)
+
+    @beyond_float64
+    def attended(self, a: ArrayLike | None = None) -> NDArray[np.float64]:
+        """(d,) y* = a + ε_a (Σ_h M_h LN_1(a) + c), what H acts on at the homogeneous state 1⊗a."""
+        a = self.homogeneous_state(a)
+        # every row of the attention weights sums to one
+        one = np.ones((1, 1))
+        return a + self.mix([one] * len(self.heads), self.seen(a)[None, :])[0]
+
+    def homogeneous_map(self, a: ArrayLike) -> NDArray[np.float64]:
+        """(d,) g(a) = H(y*): F(1⊗a) = 1⊗g(a)."""
+        return self.pointwise(self.attended(a))
+
+    def homogeneous_state(self, a: ArrayLike | None) -> NDArray[np.float64]:
+        """`a` as a (d,) array: zero for None; a number is accepted for d = 1."""
+        if a is None:
+            return frozen(np.zeros(self.d))
+        state = real_array("state", a)
+        return frozen_array("state", state.reshape(1) if self.d == 1 and state.ndim == 0 else state, (self.d,))
+
+    def _feedforward(self, y: NDArray) -> NDArray:
+        return np.zeros_like(y) if self.feedforward is None else self.feedforward(y)
+
+    def _feedforward_slope(self, y: NDArray) -> NDArray[np.float64]:
+        return np.zeros((self.d, self.d)) if self.feedforward is None else self.feedforward.jacobian(y)
+
+    def _states(self, x: ArrayLike) -> tuple[NDArray, bool]:
+        x = number_array("x", x)
+        if x.ndim >= 2 and x.shape[-2:] == (self.n, self.d):
+            return x, False
+        if self.d == 1 and x.ndim >= 1 and x.shape[-1] == self.n:
+            return x[..., None], True
+        also = f" or (…, {self.n})" if self.d == 1 else ""
+        raise ArgumentError("x", f"shape {x.shape}", f"shape (…, {self.n}, {self.d}){also}")
+
+
+def forward_memory(block: Block, x: NDArray) -> int:
+    """The bytes that F of states `x` (…, N, d) takes: N×N weights of all heads at once, and more as they are made."""
+    pairs = x.size // block.d * block.n
+    return x.dtype.itemsize * ((len(block.heads) + 3) * pairs + 6 * x.size) + 8 * 3 * block.n**2
+
+
+def require_periodic(block: Block) -> None:
+    """Raise an ArgumentError if a rotary frequency of `block` does not fit its ring or torus."""
+    for number, head in enumerate(block.heads):
+        if not head.periodic:
+            accepted = f"multiples of 2π/N on tokens {block.shape}, or Chain(block, n, 'open') for a line"
+            raise ArgumentError(f"heads[{number}].rotary", "frequencies off the grid", accepted)
+
+
+def _normalised(norm: Normalisation | None, x: NDArray) -> NDArray:
+    return x if norm is None else norm(x)
+
+
+def _slope(norm: Normalisation | None, x: NDArray) -> NDArray[np.float64]:
+    return np.eye(len(x)) if norm is None else norm.jacobian(x)

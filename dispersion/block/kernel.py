@@ -1,0 +1,145 @@
+"""Positional kernels on a ring or torus: logits by lag, attention weights, and the symbol λ(q)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dispersion.block.encodings import Encodings
+from dispersion.errors import ArgumentError, flag, frozen, frozen_logits, number_array, real_number, whole_number
+from dispersion.grid import grid_lags, mirrored
+from dispersion.memory import require
+from dispersion.noun import cached_property
+from dispersion.quiet import harmless_underflow
+
+STEEP = 700.0
+"""Largest |Im q·r| at which λ(q) is computed: e^709 is the end of float64."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel(Encodings):
+    """Positional logits b_r on a ring of N tokens, or on a torus of N_1 × … × N_D; lag r = i − j (query minus key).
+
+    logits : (N,) or (N_1, …, N_D) float64, entry r mod N is b_r. −inf removes a lag; NaN and +inf are refused.
+    causal : which representative a lag has in λ(q) away from the grid: 0 … N−1 if true,
+        −N/2 ≤ r < N/2 if false, on each axis. On the grid q = 2πk/N both give the same symbol.
+
+    Kernels mix by their logits: `4 * ((1 - w) * near + w * far)` has the logits
+    4[(1−w)b_near + w b_far]. An ArgumentError names what cannot be used.
+    """
+
+    logits: NDArray[np.float64]
+    causal: bool = False
+
+    def __post_init__(self) -> None:
+        logits = frozen_logits("logits", self.logits)
+        if logits.ndim < 1 or min(logits.shape) < 1 or logits.size < 2:
+            accepted = "one number for each lag, shape (N,) or (N_1, …, N_D), 2 tokens or more"
+            raise ArgumentError("logits", f"shape {logits.shape}", accepted)
+        if (logits == -np.inf).all():
+            raise ArgumentError("logits", "−inf at every lag", "at least one finite number")
+        object.__setattr__(self, "logits", logits)
+        object.__setattr__(self, "causal", flag("causal", self.causal))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(N,) for a ring, (N_1, …, N_D) for a torus."""
+        return self.logits.shape
+
+    @property
+    def n(self) -> int:
+        """Number of tokens, N or N_1 ⋯ N_D."""
+        return self.logits.size
+
+    @property
+    def lags(self) -> NDArray[np.int64]:
+        """The representative lag of each entry of `logits`: (N,) on a ring, (N_1, …, N_D, D) on a torus."""
+        return grid_lags(self.shape, self.causal)
+
+    @cached_property
+    def weights(self) -> NDArray[np.float64]:
+        """Attention weights A_r = softmax(b)_r at a homogeneous state, indexed as `logits`."""
+        weights = np.exp(self.logits - self.logits.max())
+        return frozen(weights / weights.sum())
+
+    @cached_property
+    def symbol(self) -> NDArray[np.complex128]:
+        """λ(q) = Σ_r A_r e^{−iq·r} on the grid q = 2πk/N, indexed by k, the shape of `logits` (Eq. 7)."""
+        return frozen(grid_symbol(self.weights, len(self.shape)))
+
+    def __call__(self, q: ArrayLike) -> NDArray[np.complex128]:
+        """λ(q) = Σ_r A_r e^{−iq·r} summed over all lags, at any real or complex q.
+
+        q : (…) on a ring, (…, D) on a torus; the result has shape (…).
+        """
+        return symbol_at(self.weights, self.lags, q)
+
+    @cached_property
+    def symmetric(self) -> bool:
+        """Whether A_r = A_{−r} to rounding, so that λ is real on the grid."""
+        return bool(is_symmetric(self.weights, len(self.shape)))
+
+    def __add__(self, other: Kernel) -> Kernel:
+        if not isinstance(other, Kernel):
+            return NotImplemented
+        if self.shape != other.shape or self.causal != other.causal:
+            got = f"shape {other.shape}, causal={other.causal}"
+            raise ArgumentError("kernel", got, f"a kernel like the first: shape {self.shape}, causal={self.causal}")
+        return Kernel(self.logits + other.logits, self.causal)
+
+    def __mul__(self, strength: float) -> Kernel:
+        strength, removed = real_number("strength", strength), self.logits == -np.inf
+        return Kernel(np.where(removed, -np.inf, strength * np.where(removed, 0.0, self.logits)), self.causal)
+
+    __rmul__ = __mul__
+
+
+@harmless_underflow
+def symbols(logits: ArrayLike, axes: int = 1) -> NDArray[np.complex128]:
+    """λ(q) on the grid of many kernels at once: what `Kernel(logits).symbol` is for one.
+
+    logits : (…, N) or, with `axes` = D, (…, N_1, …, N_D), finite or −inf, not −inf at every lag; the result has the
+    same shape.
+    """
+    logits = frozen_logits("logits", logits)
+    over = tuple(range(-whole_number("axes", axes, 1), 0))
+    if logits.ndim < axes or logits.size == 0:
+        raise ArgumentError("logits", f"shape {logits.shape}", f"one number for each lag on the last {axes} axes")
+    if np.isneginf(logits).all(axis=over).any():
+        raise ArgumentError("logits", "a kernel that is −inf at every lag", "at least one finite number in each")
+    weights = np.exp(logits - logits.max(axis=over, keepdims=True))
+    return grid_symbol(weights / weights.sum(axis=over, keepdims=True), axes)
+
+
+def grid_symbol(weights: NDArray[np.float64], axes: int) -> NDArray[np.complex128]:
+    """Σ_r A_r e^{−iq·r} on the grid of `weights` (…, N_1, …, N_D), D = `axes`; real where symmetric."""
+    over = tuple(range(-axes, 0))
+    symbol: NDArray[np.complex128] = np.fft.fftn(weights, axes=over)
+    symbol.imag[is_symmetric(weights, axes)] = 0.0
+    return symbol
+
+
+def symbol_at(weights: NDArray[np.float64], lags: NDArray[np.int64], q: ArrayLike) -> NDArray[np.complex128]:
+    """Σ_r A_r e^{−iq·r} at `q` (…), or (…, D) if `weights` has D > 1 axes; `lags` as of `grid_lags`."""
+    q, D = number_array("q", q), weights.ndim
+    if not np.isfinite(q).all():
+        raise ArgumentError("q", "values that are not finite", "finite wavenumbers")
+    if D == 1:
+        q = q[..., None]
+    elif q.ndim < 1 or q.shape[-1] != D:
+        raise ArgumentError("q", f"shape {q.shape}", f"shape (…, {D}), one wavenumber for each axis")
+    count = q.size // D
+    require("q", f"{count:,} wavenumbers of kernels with {weights.size:,} lags", 48 * count * weights.size)
+    phases = q @ lags.reshape(-1, D).T.astype(float)
+    if np.abs(phases.imag).max(initial=0.0) > STEEP:
+        raise ArgumentError("q", f"e^(Im q·r) of up to e^{np.abs(phases.imag).max():.3g}", f"at most e^{STEEP:.0f}")
+    return np.exp(-1j * phases) @ weights.ravel().astype(complex)
+
+
+def is_symmetric(weights: NDArray[np.float64], axes: int) -> NDArray[np.bool_]:
+    """(…) whether A_r = A_{−r} to rounding, of `weights` (…, N_1, …, N_D), D = `axes`."""
+    over = tuple(range(-axes, 0))
+    gap = np.abs(weights - mirrored(weights, axes)).max(axis=over)
+    return np.asarray(gap <= 64 * np.finfo(float).eps * weights.max(axis=over))

@@ -1,0 +1,291 @@
+"""Depth: J(q) multiplied through layers, along the orbit of a homogeneous state or through blocks of different weights.
+
+    P_L(q) = J_{L−1}(q) … J_1(q) J_0(q),   J_l(q) = C_l(a_l)[I + ε_a Σ_h λ_h(q; a_l) M_h N_1(a_l)]      (Eqs. A.10, 180)
+
+with later layers on the left. Products are carried as a matrix of size one and the logarithm of its scale: any depth
+fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dispersion.block.block import Block
+from dispersion.eigen import eigenvalues
+from dispersion.errors import ArgumentError, frozen, instance, shown, whole_number
+from dispersion.grid import conjugate_pairs
+from dispersion.memory import require
+from dispersion.noun import Noun, cached_property
+from dispersion.quiet import harmless_underflow
+from dispersion.ring.relation import Spectrum, dispersion_relation
+
+BATCH = 2**20
+"""Numbers in the products that are measured at once."""
+
+CLOSED = 1e-10
+"""Relative distance under which an orbit has come back to where it was."""
+
+
+@dataclass(frozen=True, eq=False)
+class Optimal(Noun):
+    """The perturbation that a product P(q) amplifies most, at each wavenumber: P v = gain · u.
+
+    log_gain : (*shape) log of the largest singular value of P(q).
+    input, output : (*shape, d) complex unit vectors v and u; those at −q are conjugate to those at q.
+    """
+
+    log_gain: NDArray[np.float64]
+    input: NDArray[np.complex128]
+    output: NDArray[np.complex128]
+
+    @property
+    def gain(self) -> NDArray[np.float64]:
+        """(*shape) largest singular value; inf or 0 beyond float64."""
+        return _exp(self.log_gain)
+
+
+@dataclass(frozen=True, eq=False)
+class Propagator(Spectrum):
+    """The ordered product P_L(q) = J_{L−1}(q) … J_0(q) of L layers on the grid of one ring or torus.
+
+    relations : the dispersion relation of each layer, the first layer first; one at least, all of one grid and d.
+
+    `multipliers`, `growth`, `leading()` and the rest are those of the product, factors per L layers; what is per
+    layer says so. Arrays "by depth" have L+1 entries: the products of the first 0 … L layers.
+    """
+
+    relations: tuple[Spectrum, ...]
+
+    def __post_init__(self) -> None:
+        relations = tuple(instance("relations", self.relations, Sequence))
+        if not relations or not all(isinstance(relation, Spectrum) for relation in relations):
+            raise ArgumentError("relations", [type(item).__name__ for item in relations], "one relation or more")
+        grid = relations[0].shape, relations[0].d
+        for number, relation in enumerate(relations):
+            if (relation.shape, relation.d) != grid:
+                raise _mismatch(f"relations[{number}]", (relation.shape, relation.d), grid)
+        object.__setattr__(self, "relations", relations)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(N,) of the ring or (N_1, …, N_D) of the torus."""
+        return self.relations[0].shape
+
+    @property
+    def d(self) -> int:
+        """Number of features."""
+        return self.relations[0].d
+
+    @property
+    def layers(self) -> int:
+        """Number of layers L."""
+        return len(self.relations)
+
+    @cached_property
+    def matrices(self) -> NDArray[np.complex128]:
+        """(*shape, d, d) P_L(q) on the grid; an ArgumentError if it overflows float64 (`log_growth`, `log_gain`,
+        `rate` and `optimal` do not).
+        """
+        scaled, log_scale = self._product(self.layers)
+        if log_scale.max() > np.log(np.finfo(float).max):
+            got = f"{self.layers} layers with a product of size e^{log_scale.max():.6g}"
+            raise ArgumentError("relations", got, "a product within float64, or log_growth, log_gain, rate, optimal")
+        return frozen(self._unfolded(scaled * np.exp(log_scale)[:, None, None]))
+
+    @cached_property
+    def log_growth(self) -> NDArray[np.float64]:
+        """(L+1, *shape) log ρ of the products by depth, −inf for a nilpotent one."""
+        return self._by_depth(lambda scaled: np.abs(eigenvalues(scaled)).max(axis=-1))
+
+    @cached_property
+    def log_gain(self) -> NDArray[np.float64]:
+        """(L+1, *shape) log of the largest singular value of the products by depth."""
+        return self._by_depth(lambda scaled: np.linalg.norm(scaled, 2, axis=(-2, -1)))
+
+    @property
+    def growth_by_depth(self) -> NDArray[np.float64]:
+        """(L+1, *shape) spectral radius of the products by depth; inf or 0 beyond float64."""
+        return _exp(self.log_growth)
+
+    @property
+    def gain(self) -> NDArray[np.float64]:
+        """(L+1, *shape) largest singular value of the products by depth, the most that any perturbation of that
+        wavenumber grows (Euclidean norm); inf or 0 beyond float64.
+        """
+        return _exp(self.log_gain)
+
+    @cached_property
+    def rate(self) -> NDArray[np.float64]:
+        """(*shape) log ρ(P_L(q)) / L per layer; at a fixed point, or on an orbit of period L, the rate for ever."""
+        scaled, log_scale = self._product(self.layers)
+        return self._unfolded(_log(np.abs(eigenvalues(scaled)).max(axis=-1)) + log_scale) / self.layers
+
+    def optimal(self, depth: int | None = None) -> Optimal:
+        """The perturbation that the first `depth` layers amplify most at each wavenumber; all L layers by default."""
+        depth = self.layers if depth is None else whole_number("depth", depth, 0)
+        if depth > self.layers:
+            raise ArgumentError("depth", depth, f"0 … {self.layers}")
+        scaled, log_scale = self._product(depth)
+        u, gain, v = np.linalg.svd(scaled)  # P = u diag(gain) v, rows of v conjugated
+        return Optimal(
+            self._unfolded(_log(gain[:, 0]) + log_scale), self._unfolded(v[:, 0].conj()), self._unfolded(u[:, :, 0])
+        )
+
+    def _magnitude(self) -> NDArray[np.float64]:
+        """(*shape) Σ_l ‖J_{L−1} … J_l‖ ‖J_{l−1} … J_0‖, what rounding in each layer is amplified to."""
+        half, _ = conjugate_pairs(self.shape)
+        first = [log_scale for _, log_scale in self._products()]
+        last, after, total = (
+            np.tile(np.eye(self.d, dtype=complex), (len(half), 1, 1)),
+            np.zeros(len(half)),
+            np.zeros(len(half)),
+        )
+        for relation, before in zip(reversed(self.relations), reversed(first), strict=False):
+            total = total + _exp(before + after)
+            last = last @ relation.matrices.reshape(-1, self.d, self.d)[half]
+            size = np.linalg.norm(last, axis=(-2, -1))
+            size[size == 0] = 1.0
+            last, after = last / size[:, None, None], after + np.log(size)
+        return self._unfolded(total)
+
+    def _products(self) -> Iterator[tuple[NDArray[np.complex128], NDArray[np.float64]]]:
+        """(P, s) of the first 0 … L layers: products e^s P, (K, d, d) and (K,), for one wavenumber of each pair ±q."""
+        half, _ = conjugate_pairs(self.shape)
+        scaled, log_scale = np.tile(np.eye(self.d, dtype=complex), (len(half), 1, 1)), np.zeros(len(half))
+        yield scaled, log_scale
+        for relation in self.relations:
+            scaled = relation.matrices.reshape(-1, self.d, self.d)[half] @ scaled
+            size = np.linalg.norm(scaled, axis=(-2, -1))
+            size[size == 0] = 1.0
+            scaled, log_scale = scaled / size[:, None, None], log_scale + np.log(size)
+            yield scaled, log_scale
+
+    def _product(self, depth: int) -> tuple[NDArray[np.complex128], NDArray[np.float64]]:
+        return next(islice(self._products(), depth, None))
+
+    def _by_depth(self, measure: Callable[[NDArray[np.complex128]], NDArray[np.float64]]) -> NDArray[np.float64]:
+        tokens = int(np.prod(self.shape))
+        require("relations", f"{self.layers:,} layers of {tokens:,} wavenumbers", 16 * (self.layers + 1) * tokens)
+        products = self._products()
+        rows: list[NDArray[np.float64]] = []
+        size = max(1, BATCH // (self.d**2 * tokens))
+        while batch := list(islice(products, size)):
+            scaled, log_scale = (np.array(part) for part in zip(*batch, strict=True))
+            rows.extend(self._unfolded(row) for row in _log(measure(scaled)) + log_scale)
+        return frozen(np.array(rows))
+
+    def _unfolded(self, values: NDArray) -> NDArray:
+        """`values` (K, …) for one wavenumber of each pair ±q on the whole grid, (*shape, …); those at −q conjugate."""
+        half, partner = conjugate_pairs(self.shape)
+        every = np.empty((len(partner), *values.shape[1:]), dtype=values.dtype)
+        every[partner[half]] = values.conj()
+        every[half] = values
+        return every.reshape(*self.shape, *values.shape[1:])
+
+
+@harmless_underflow
+def orbit(block: Block, state: ArrayLike | None, layers: int) -> NDArray[np.float64]:
+    """(layers+1, d) the homogeneous states a, g(a), g(g(a)), … of `block`: F(1⊗a) = 1⊗g(a).
+
+    state : a, (d,), or a number for d = 1; zero for None. layers : 0 or more.
+    An ArgumentError says where the orbit leaves the finite numbers or meets a state where a normalisation fails.
+    """
+    return _states(_repeated(block, layers, 0), block, state)
+
+
+@harmless_underflow
+def along_orbit(block: Block, state: ArrayLike | None = None, layers: int = 1) -> Propagator:
+    """The product of J(q) along `layers` layers (1 or more) of one `block`, from the homogeneous state 1⊗`state`.
+
+    state : a, (d,), or a number for d = 1; zero by default. It need not be a fixed point: the base state follows
+    a → g(a) (Eq. A.10). An ArgumentError names what cannot be used, as in `dispersion_relation` and `orbit`.
+    """
+    return through_layers(_repeated(block, layers, 1), state)
+
+
+@harmless_underflow
+def through_layers(blocks: Sequence[Block], state: ArrayLike | None = None) -> Propagator:
+    """The product of J(q) through layers of different weights, from the homogeneous state 1⊗`state` (Eq. 180).
+
+    blocks : the Block of each layer, the first layer first; one at least, all of one ring or torus and one d.
+    state : a, (d,), or a number for d = 1, before the first layer; zero by default.
+    """
+    if not isinstance(blocks, Sequence) or not blocks:
+        raise ArgumentError("blocks", shown(blocks), "a sequence of one Block or more")
+    grid = _checked(blocks[0], "blocks[0]").shape, blocks[0].d
+    for number, block in enumerate(blocks):
+        if (_checked(block, f"blocks[{number}]").shape, block.d) != grid:
+            raise _mismatch(f"blocks[{number}]", (block.shape, block.d), grid)
+    known: dict[tuple[int, bytes], Spectrum] = {}  # a layer that comes back is not computed again
+    relations = []
+    states = _states(blocks, blocks[0], state)[:-1]
+    (n, d), distinct = (blocks[0].n, blocks[0].d), len({a.tobytes() for a in states})
+    got = f"{distinct:,} states on the way, each with J(q) of {d:,} features at {n:,} wavenumbers"
+    require("blocks", got, 16 * distinct * n * (d**2 + len(blocks[0].heads)))
+    for block, a in zip(blocks, states, strict=True):
+        key = id(block), a.tobytes()
+        if key not in known:
+            known[key] = dispersion_relation(block, a)
+        relations.append(known[key])
+    return Propagator(tuple(relations))
+
+
+@harmless_underflow
+def asymptotic_rate(
+    block: Block, state: ArrayLike | None = None, settle: int = 1000, layers: int = 1000
+) -> NDArray[np.float64]:
+    """(*shape) the growth rate per layer of each wavenumber as depth goes to infinity along an orbit of `block`.
+
+    state : a, (d,), or a number for d = 1; zero by default. settle : layers left to the orbit to settle, not counted.
+    layers : over how many the rate is then taken, 1 or more. If the orbit closes within them it is log ρ(P)/p over
+    its period p, log ρ(J) at a fixed point; if not, log‖P_L‖/L, the largest Lyapunov exponent up to O(1/L).
+    """
+    start = orbit(block, state, whole_number("settle", settle, 0))[-1]
+    path = orbit(block, start, whole_number("layers", layers, 1))
+    distance = np.abs(path[1:] - start).max(axis=-1)
+    closed = np.flatnonzero(distance <= CLOSED * (1 + np.abs(start).max()))
+    if closed.size:
+        return along_orbit(block, start, int(closed[0]) + 1).rate
+    return along_orbit(block, start, layers).optimal().log_gain / layers
+
+
+def _states(blocks: Sequence[Block], first: Block, state: ArrayLike | None) -> NDArray[np.float64]:
+    states = [first.homogeneous_state(state)]
+    with np.errstate(over="ignore", invalid="ignore"):
+        for layer, block in enumerate(blocks):
+            states.append(block.homogeneous_map(states[-1]))
+            if not np.isfinite(states[-1]).all():
+                got = f"an orbit that leaves the finite numbers in layer {layer}"
+                raise ArgumentError("state", got, "a state whose orbit stays finite, or fewer layers")
+    return np.array(states)
+
+
+def _repeated(block: Block, layers: int, least: int) -> list[Block]:
+    """`block` as often as there are layers on its orbit, `least` or more."""
+    block, layers = _checked(block, "block"), whole_number("layers", layers, least)
+    require("layers", f"{layers:,} layers of {block.d:,} features", layers * (16 * block.d + 120))
+    return [block] * layers
+
+
+def _checked(block: Block, argument: str) -> Block:
+    return instance(argument, block, Block)
+
+
+def _mismatch(argument: str, got: tuple, wanted: tuple) -> ArgumentError:
+    described = "tokens {}, d = {}".format
+    return ArgumentError(argument, described(*got), described(*wanted) + " as in the first layer")
+
+
+def _log(size: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(divide="ignore"):
+        return np.log(size)
+
+
+def _exp(log_size: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(over="ignore", under="ignore"):
+        return np.exp(log_size)

@@ -1,0 +1,223 @@
+"""Attention that is not translation invariant: any N×N weights, where J(q) does not exist.
+
+At a homogeneous state 1⊗a the derivative of the weights drops out whatever they are, since rows sum to 1 (Eq. 55):
+
+    DF = I⊗C + ε_a Σ_h A_h ⊗ C M_h N_1,   fields listed token by token: entry i·d + α is feature α of token i
+
+One head reduces to N matrices of size d, one for each eigenvalue of A (Theorem 4.1); several heads that do not commute
+need the whole matrix, or its action alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dispersion.block.block import Block, require_periodic
+from dispersion.eigen import eigenvalues, ranking
+from dispersion.errors import RNG, ArgumentError, frozen, generator, instance, whole_number
+from dispersion.memory import require
+from dispersion.noun import Noun
+from dispersion.quiet import harmless_underflow
+from dispersion.ring.relation import Dispersion, require_finite
+from dispersion.structured import EPSILON, components, conditioned, decays, moved, require_known, spectrum
+
+KRYLOV = 64
+"""Least number of Arnoldi vectors."""
+
+PARTNERS = 1e-6
+"""Distance, in parts of the largest Λ, under which a right and a left vector belong to one Λ."""
+
+DENSE = 256
+"""Size N·d up to which leading multipliers come from the dense Jacobian."""
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionSpectrum(Noun):
+    """The multipliers of a block with one head, from the eigenvalues of its attention weights (Theorem 4.1).
+
+    attention : (N, N) weights A at the homogeneous state.
+    symbols : (N,) complex eigenvalues λ_k of A, repeated ones repeated.
+    multipliers : (N, d) complex eigenvalues of C[I + ε_a λ_k M N_1], by decreasing modulus; the λ_k are ordered by
+        the largest of theirs. All of them together are the spectrum of DF, also if A is not diagonalisable.
+    errors : (N,) how far those of each λ_k may be from the truth, by rounding: zero for a triangular A and d = 1, large
+        where A is far from normal.
+    """
+
+    attention: NDArray[np.float64]
+    symbols: NDArray[np.complex128]
+    multipliers: NDArray[np.complex128]
+    errors: NDArray[np.float64]
+
+    @property
+    def growth(self) -> NDArray[np.float64]:
+        """(N,) spectral radius for each λ_k, decreasing."""
+        return np.abs(self.multipliers[:, 0])
+
+    @property
+    def stable(self) -> bool:
+        """Whether every perturbation decays: all |Λ| < 1 (Eq. 22); an ExclusionError where `errors` leave it open."""
+        return decays(self.growth, self.errors)
+
+
+@harmless_underflow
+def attention_spectrum(block: Block, state: ArrayLike | None = None) -> AttentionSpectrum:
+    """sp(DF) = ∪_k sp(C[I + ε_a λ_k M N_1]) at 1⊗`state` of a `block` with one head, λ_k those of A (Eqs. 5, 22).
+
+    state : a, (d,), or a number for d = 1; zero by default. A may be any N×N weights, such as those of a head with
+    a bias; of a block triangular A, in whatever order of the tokens, the diagonal blocks are diagonalised.
+    An ArgumentError refuses several heads, and the bytes of more than 80 % of the available memory.
+    """
+    parts = _linearised(block, state)
+    if len(block.heads) != 1:
+        accepted = "one head; full_jacobian or leading_multipliers for several"
+        raise ArgumentError("block", f"{len(block.heads)} heads", accepted)
+    require("block", f"attention of {block.n:,}² weights and its spectrum", 8 * 10 * block.n**2)
+    (attention,) = _attention(parts)
+    symbols, doubt = spectrum(attention)
+    matrices = symbols[:, None, None] * parts.channels[0] + parts.pointwise
+    multipliers = eigenvalues(matrices)
+    multipliers = np.take_along_axis(multipliers, ranking(multipliers, -np.angle(multipliers)), axis=-1)
+    sizes = np.linalg.norm(matrices, axis=(-2, -1))
+    # what moves λ moves C + λV, beside the rounding of the matrix itself
+    distance = doubt * np.linalg.norm(parts.channels[0]) + EPSILON * block.d * sizes
+    errors = moved(distance, sizes, conditioned(matrices)[1].min(axis=-1), block.d)
+    order = ranking(multipliers[:, 0], -np.angle(multipliers[:, 0]))
+    return AttentionSpectrum(
+        frozen(attention), frozen(symbols[order]), frozen(multipliers[order]), frozen(errors[order])
+    )
+
+
+@harmless_underflow
+def jacobian_memory(block: Block) -> int:
+    """The bytes that `full_jacobian` of a `block` needs at its peak: two (N·d)² float64 matrices, and the weights."""
+    instance("block", block, Block)
+    return 16 * (block.n * block.d) ** 2 + weights_memory(block)
+
+
+def weights_memory(block: Block) -> int:
+    """The bytes of the N×N attention weights of every head of a `block`, with four more while they are made."""
+    return 8 * (len(block.heads) + 4) * block.n**2
+
+
+@harmless_underflow
+def full_jacobian(block: Block, state: ArrayLike | None = None, memory: float | None = None) -> NDArray[np.float64]:
+    """(N·d, N·d) DF at 1⊗`state` of a `block`: I⊗C + ε_a Σ_h A_h ⊗ C M_h N_1, tokens before features (Eq. 55).
+
+    state : a, (d,), or a number for d = 1; zero by default. memory : the most bytes it may use, by default
+    80 % of those available; an ArgumentError with the number refuses more before anything is allocated.
+    """
+    parts = _linearised(block, state)
+    require("block", f"a Jacobian of {block.n * block.d:,}²", jacobian_memory(block), memory)
+    return _dense(parts, _attention(parts))
+
+
+@harmless_underflow
+def leading_multipliers(
+    block: Block, state: ArrayLike | None = None, count: int = 6, memory: float | None = None, rng: RNG = 0
+) -> NDArray[np.complex128]:
+    """(count,) the `count` eigenvalues Λ of DF at 1⊗`state` of largest modulus, equal ones by decreasing phase.
+
+    block : any heads, which need not commute. state : a, (d,), or a number for d = 1; zero by default.
+    memory : the most bytes it may use, by default 80 % of those available; more is refused. rng : seed of the start.
+
+    Tokens that attend to one another only one way, as under a causal mask, are taken apart: DF is block triangular in
+    some order of theirs, and its spectrum that of the diagonal blocks. Of a block of more than N·d = 256 only the
+    action of DF is used (Arnoldi), with the N×N weights of each head in memory; it may count a repeated Λ too few
+    times. An ExclusionError says where DF is so far from normal that rounding may move these Λ by 1e-4 of the largest.
+    """
+    parts, size, draw = _linearised(block, state), block.n * block.d, generator("rng", rng)
+    count = whole_number("count", count, 1)
+    if count > size:
+        raise ArgumentError("count", count, f"1 … {size}, as many as DF has")
+    got = f"attention weights of {len(block.heads)} × {block.n:,}²"
+    require("block", got, weights_memory(block), memory)
+    attention = _attention(parts)
+    found = []
+    for tokens in components(np.any([weights != 0 for weights in attention], axis=0)):
+        within = attention if len(tokens) == block.n else [weights[np.ix_(tokens, tokens)] for weights in attention]
+        size = len(tokens) * block.d
+        if size <= DENSE or count >= size - 1:
+            require("block", f"a Jacobian of {size:,}²", 16 * size**2 + weights_memory(block), memory)
+            found.append(spectrum(_dense(parts, within)))
+        else:
+            found.append(_arnoldi(parts, within, min(count + 1, size - 2), draw))  # one more, not to cut a complex pair
+    values, errors = (np.concatenate(each) for each in zip(*found, strict=True))
+    places = ranking(values, -np.angle(values))[:count]
+    require_known("block", values, errors, places)
+    return values[places]
+
+
+def _linearised(block: Block, state: ArrayLike | None) -> Dispersion:
+    """C and the channels ε_a C M_h N_1; its symbols are not asked for."""
+    require_periodic(instance("block", block, Block))
+    parts = Dispersion(block, block.homogeneous_state(state))
+    require_finite(parts)  # now, not when first used
+    return parts
+
+
+def _attention(parts: Dispersion) -> list[NDArray[np.float64]]:
+    """The (N, N) weights of each head at 1⊗a."""
+    seen = np.tile(parts.block.seen(parts.state), (parts.block.n, 1))
+    weights = [head.attention(seen) for head in parts.block.heads]
+    if not all(np.isfinite(each).all() for each in weights):
+        raise ArgumentError("state", "logits beyond float64", "a state whose logits are finite")
+    return weights
+
+
+def _dense(parts: Dispersion, attention: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """(n·d, n·d) I⊗C + Σ_h A_h ⊗ ε_a C M_h N_1 of `attention` weights (n, n) of each head."""
+    n, d = len(attention[0]), parts.block.d
+    jacobian, token = np.zeros((n, d, n, d)), np.arange(n)
+    jacobian[token, :, token, :] = parts.pointwise
+    for weights, channel in zip(attention, parts.channels, strict=True):
+        jacobian += weights[:, None, :, None] * channel[None, :, None, :]
+    return jacobian.reshape(n * d, n * d)
+
+
+def _arnoldi(
+    parts: Dispersion, attention: list[NDArray[np.float64]], count: int, rng: np.random.Generator
+) -> tuple[NDArray[np.complex128], NDArray[np.float64]]:
+    """(count,) leading Λ of DF of `attention` weights (n, n) of each head, and how far each may be from the truth."""
+    from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs
+
+    n, d = len(attention[0]), parts.block.d
+
+    def action(u: NDArray) -> NDArray:
+        # u_i → C u_i + Σ_h Σ_j (A_h)_ij (ε_a C M_h N_1) u_j
+        u = u.reshape(n, d)
+        heads = zip(attention, parts.channels, strict=True)
+        return (u @ parts.pointwise.T + sum(weights @ u @ channel.T for weights, channel in heads)).ravel()
+
+    def transposed(u: NDArray) -> NDArray:
+        u = u.reshape(n, d)
+        heads = zip(attention, parts.channels, strict=True)
+        return (u @ parts.pointwise + sum(weights.T @ u @ channel for weights, channel in heads)).ravel()
+
+    def largest(act: Callable[[NDArray], NDArray], start: NDArray) -> tuple[NDArray, NDArray]:
+        operator = LinearOperator((n * d, n * d), matvec=act, dtype=float)
+        values, vectors = eigs(operator, count, which="LM", v0=start, ncv=min(n * d, max(2 * count + 1, KRYLOV)))
+        return values, vectors
+
+    start = rng.normal(size=n * d)
+    if not action(start).any():
+        return np.zeros(count, dtype=complex), np.zeros(count)
+    try:
+        values, right = largest(action, start)
+        # a normal DF has the same vectors on its left, and they are found at once
+        mates, left = largest(transposed, right.real.sum(axis=1) + 1e-3 / np.sqrt(n * d) * start)
+    except ArpackNoConvergence as failure:
+        got = f"{count}, of which {len(failure.eigenvalues)} converged"
+        raise ArgumentError("count", got, "another count, or full_jacobian") from None
+    size = float(np.linalg.norm(parts.pointwise, 2) + sum(np.linalg.norm(each, 2) for each in parts.channels))
+    near = np.abs(values[:, None] - mates) <= PARTNERS * np.abs(values).max()
+    cosines = np.full(count, np.nan)
+    for k in np.flatnonzero(near.any(axis=1)):
+        basis, _ = np.linalg.qr(left[:, near[k]].conj())
+        cosines[k] = np.linalg.norm(basis.conj().T @ right[:, k])
+    # one that a cut left without a partner is taken to be like the worst that has one
+    cosines[np.isnan(cosines)] = np.nanmin(cosines) if near.any() else 0.0
+    return values, moved(n * d * EPSILON * size, size, cosines, n * d)

@@ -1,0 +1,97 @@
+"""Homogeneous fixed points: states 1⊗a with g(a) = a."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispersion.block.block import Block
+from dispersion.errors import RNG, ArgumentError, generator, instance, real_number, whole_number
+from dispersion.memory import require
+from dispersion.noun import Noun
+from dispersion.quiet import beyond_float64
+
+ISOLATED = 1e-7
+"""Distance of a multiplier from 1 under which a fixed point is not isolated, and relative distance of two of them."""
+
+
+FAR = 1e6
+"""Distance in radii beyond which Newton's method has run away."""
+
+
+@dataclass(frozen=True, eq=False)
+class FixedPoint(Noun):
+    """A homogeneous fixed point.
+
+    state : (d,) a with g(a) = a.
+    multipliers : (d,) complex eigenvalues of Dg(a) = J(0), largest modulus first.
+    """
+
+    state: NDArray[np.float64]
+    multipliers: NDArray[np.complex128]
+
+    @property
+    def stable(self) -> bool:
+        """Whether it attracts homogeneous states: every |multiplier| < 1."""
+        return bool(np.abs(self.multipliers).max() < 1)
+
+
+@beyond_float64
+def fixed_points(block: Block, radius: float = 3.0, starts: int = 200, rng: RNG = 0) -> list[FixedPoint]:
+    """The isolated solutions of g(a) = a of a `block` that Newton's method reaches, nearest to the origin first.
+
+    radius : starts lie in |a_i| ≤ radius; starts : how many, besides the origin;
+    rng : seed of the starts. Solutions further out are kept if reached. A state where Dg has the
+    multiplier 1 (a continuum of fixed points, or a fold) is not isolated and is left out; so is one where a
+    normalisation or ReLU has no derivative. Two pre-normalisations that are both LayerNorm leave the mean of a
+    free, g(a + c1) = g(a) + c1, and no fixed point isolated.
+    """
+    radius, starts = real_number("radius", radius, positive=True), whole_number("starts", starts, 1)
+    d = instance("block", block, Block).d
+    # every start may end at a fixed point of its own
+    require("starts", f"{starts:,} starts of {d:,} features", starts * (32 * d + 500))
+    seeds = generator("rng", rng).uniform(-radius, radius, (starts, d))
+    found: list[FixedPoint] = []
+    for seed in (np.zeros(block.d), *seeds):
+        try:
+            point = _newton(block, seed, FAR * radius)
+        except ArgumentError:  # a state without a derivative on the way
+            continue
+        if point is not None and not any(_same(point.state, other.state) for other in found):
+            found.append(point)
+    return sorted(found, key=lambda point: float(np.linalg.norm(point.state)))
+
+
+def _newton(block: Block, seed: NDArray[np.float64], far: float) -> FixedPoint | None:
+    """The isolated fixed point nearer than `far` that Newton's method reaches from `seed`, or None."""
+    from scipy import optimize
+
+    def excess(a: NDArray[np.float64]) -> NDArray[np.float64]:
+        return block.homogeneous_map(a) - a
+
+    def slope(a: NDArray[np.float64]) -> NDArray[np.float64]:
+        return homogeneous_jacobian(block, a) - np.eye(block.d)
+
+    a = optimize.root(excess, seed, jac=slope, tol=1e-14).x
+    scale = 1 + np.abs(a).max()
+    if not (scale < far and np.abs(excess(a)).max() <= 1e-11 * scale):
+        return None
+    multipliers = np.linalg.eigvals(homogeneous_jacobian(block, a)).astype(complex)
+    if np.abs(multipliers - 1).min() <= ISOLATED:
+        return None
+    # far out the excess may be small against a, and the root not near
+    step = np.linalg.solve(slope(a), excess(a))
+    near = np.abs(step).max() <= ISOLATED * scale
+    return FixedPoint(a, multipliers[np.argsort(-np.abs(multipliers), kind="stable")]) if near else None
+
+
+def homogeneous_jacobian(block: Block, a: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(d, d) Dg(a) = C[I + ε_a Σ_h M_h N_1] = J(0), where every λ_h is 1."""
+    attention = block.attention_scale * sum(head.value for head in block.heads) @ block.seen_jacobian(a)
+    return block.pointwise_jacobian(block.attended(a)) @ (np.eye(block.d) + attention)
+
+
+def _same(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
+    return bool(np.abs(a - b).max() <= ISOLATED * (1 + np.abs(a).max()))

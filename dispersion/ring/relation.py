@@ -1,0 +1,210 @@
+"""The matrix dispersion relation J(q) of a block at a homogeneous state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dispersion.block.block import Block, require_periodic
+from dispersion.eigen import TOLERANCE, eigenvalues, ranking
+from dispersion.errors import ArgumentError, frozen, instance, whole_number
+from dispersion.grid import Wavenumber, conjugate_pairs, grid_index, grid_wavenumbers, wavenumber
+from dispersion.memory import require
+from dispersion.noun import Noun, cached_property
+from dispersion.quiet import harmless_underflow
+from dispersion.ring.mode import Mode, eigenmode
+from dispersion.structured import EPSILON, conditioned, decays, moved
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class Spectrum(Noun):
+    """What follows from the matrices J(q) on the grid of a ring (N,) or torus (N_1, …, N_D).
+
+    A subclass gives `shape`, the grid, and `matrices`, (*shape, d, d) with J(−q) = conj J(q). Fields "on the
+    grid" are indexed by k, q = 2πk/N, k = 0 … N−1 on each axis.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(N,) of the ring or (N_1, …, N_D) of the torus."""
+        raise NotImplementedError
+
+    @property
+    def matrices(self) -> NDArray[np.complex128]:
+        """(*shape, d, d) J(q) on the grid."""
+        raise NotImplementedError
+
+    @property
+    def d(self) -> int:
+        """Number of features."""
+        return self.matrices.shape[-1]
+
+    @property
+    def wavenumbers(self) -> NDArray[np.float64]:
+        """The grid q = 2πk/N in radians per token, (N,) on a ring and (*shape, D) on a torus."""
+        return grid_wavenumbers(self.shape)
+
+    @cached_property
+    def multipliers(self) -> NDArray[np.complex128]:
+        """(*shape, d) eigenvalues Λ of J(q) on the grid by decreasing modulus, equal ones by decreasing phase."""
+        half, partner = conjugate_pairs(self.shape)
+        values = eigenvalues(self.matrices.reshape(-1, self.d, self.d)[half])
+        values = np.take_along_axis(values, ranking(values, -np.angle(values)), axis=-1)
+        every = np.empty((len(partner), self.d), dtype=complex)
+        every[partner[half]] = values.conj()
+        every[half] = values
+        return frozen(every.reshape(*self.shape, self.d))
+
+    @property
+    def growth(self) -> NDArray[np.float64]:
+        """(*shape) spectral radius ρ(J(q)) on the grid: the growth factor per layer, critical at 1."""
+        return np.abs(self.multipliers[..., 0])
+
+    @property
+    def phases(self) -> NDArray[np.float64]:
+        """(*shape, d) arg Λ on the grid, radians per layer."""
+        return np.angle(self.multipliers)
+
+    @cached_property
+    def errors(self) -> NDArray[np.float64]:
+        """(*shape) how far `growth` may be from the truth by rounding: large where J(q) is far from normal."""
+        matrices = self.matrices.reshape(-1, self.d, self.d)
+        values, cosines = conditioned(matrices)
+        sizes = np.linalg.norm(matrices, axis=(-2, -1))
+        distance = EPSILON * self.d * self._magnitude().reshape(-1)
+        spread = moved(distance[:, None], sizes[:, None], cosines, self.d)
+        moduli = np.abs(values)
+        # another multiplier may be the largest in truth
+        upper, lower = (moduli + spread).max(axis=-1), (moduli - spread).max(axis=-1)
+        growth = moduli.max(axis=-1)
+        return frozen(np.maximum(upper - growth, growth - lower).reshape(self.shape))
+
+    def _magnitude(self) -> NDArray[np.float64]:
+        """(*shape) size of what J(q) was added up from, of which rounding is a part."""
+        return np.linalg.norm(self.matrices, axis=(-2, -1))
+
+    @property
+    def stable(self) -> bool:
+        """Whether every mode decays: max_q ρ(J(q)) < 1 (Eq. 59), by more than rounding.
+
+        An ExclusionError says where J(q) is so far from normal that `errors` leave it open.
+        """
+        return decays(self.growth, self.errors, 1 - TOLERANCE)
+
+    def leading(self) -> Mode:
+        """The mode with the largest |Λ|; of equal ones, that with the smallest k."""
+        return self.modes(1)[0]
+
+    @property
+    def leading_wavenumber(self) -> Wavenumber:
+        """k of the `leading` mode, an int on a ring and a tuple on a torus."""
+        return self._leading(1)[0][0]
+
+    def modes(self, count: int) -> list[Mode]:
+        """The `count` modes of largest |Λ|, one of each pair ±k, by decreasing |Λ|, equal ones by increasing k."""
+        return [self.mode(k, index) for k, index in self._leading(whole_number("count", count, 1))]
+
+    def _leading(self, count: int) -> list[tuple[Wavenumber, int]]:
+        half, _ = conjugate_pairs(self.shape)
+        values = self.multipliers.reshape(-1, self.d)[half].ravel()
+        places = (divmod(int(place), self.d) for place in ranking(values, np.arange(values.size))[:count])
+        return [(wavenumber(int(half[row]), self.shape), index) for row, index in places]
+
+    def mode(self, k: Wavenumber, index: int = 0) -> Mode:
+        """The mode at wavenumber `k` whose |Λ| is number `index` (0 the largest), in the order of `multipliers`.
+
+        k is an int on a ring, a tuple on a torus. −k is taken as k: the two are conjugate.
+        """
+        if whole_number("index", index, 0) >= self.d:
+            raise ArgumentError("index", index, f"0 … {self.d - 1}")
+        place = grid_index("k", k, self.shape)
+        place = min(place, int(conjugate_pairs(self.shape)[1][place]))
+        matrix = self.matrices.reshape(-1, self.d, self.d)[place]
+        return eigenmode(matrix, index, wavenumber(place, self.shape), self.shape)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw ρ(J(q)), against k on a ring and as a map on a 2-D torus; `ax`: the axes, by default the current
+        ones; returns them.
+        """
+        from dispersion.plot import plot_spectrum
+
+        return plot_spectrum(self, ax)
+
+
+@dataclass(frozen=True, eq=False)
+class Dispersion(Spectrum):
+    """J(q) = C[I + ε_a Σ_h λ_h(q) M_h N_1] of `block` at the homogeneous state 1⊗`state` (Eqs. 9, 68).
+
+    Call it with wavenumbers: `relation(q)` has shape (…, d, d) for q (…), or (…, D) on a torus.
+    """
+
+    block: Block
+    state: NDArray[np.float64]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(N,) of the ring or (N_1, …, N_D) of the torus."""
+        return self.block.shape
+
+    @cached_property
+    def pointwise(self) -> NDArray[np.float64]:
+        """(d, d) C = DH(y*)."""
+        return frozen(self.block.pointwise_jacobian(self.block.attended(self.state)))
+
+    @cached_property
+    def channels(self) -> NDArray[np.float64]:
+        """(heads, d, d) ε_a C M_h N_1, what λ_h(q) multiplies."""
+        values = np.array([head.value for head in self.block.heads])
+        with np.errstate(over="ignore", invalid="ignore"):
+            channels = self.block.attention_scale * self.pointwise @ values @ self.block.seen_jacobian(self.state)
+        return frozen(channels)
+
+    @cached_property
+    def symbols(self) -> NDArray[np.complex128]:
+        """(heads, *shape) λ_h on the grid at this state."""
+        seen = self.block.seen(self.state)
+        return frozen(np.array([head.symbol(seen) for head in self.block.heads]))
+
+    def __call__(self, q: ArrayLike) -> NDArray[np.complex128]:
+        """(…, d, d) J at the real or complex wavenumbers `q`, (…) on a ring and (…, D) on a torus."""
+        seen = self.block.seen(self.state)
+        return self._assemble(np.array([head.symbol_at(q, seen) for head in self.block.heads]))
+
+    @cached_property
+    def matrices(self) -> NDArray[np.complex128]:
+        """(*shape, d, d) J(q) on the grid."""
+        return frozen(self._assemble(self.symbols))
+
+    def _assemble(self, symbols: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        # J = C + Σ_h λ_h (ε_a C M_h N_1)
+        count, d = symbols[0].size, self.block.d
+        require("block", f"J(q) of {d:,} features at {count:,} wavenumbers", 64 * count * d**2)
+        mixed: NDArray[np.complex128] = np.tensordot(symbols, self.channels.astype(complex), axes=(0, 0))
+        return mixed + self.pointwise
+
+
+@harmless_underflow
+def dispersion_relation(block: Block, state: ArrayLike | None = None) -> Dispersion:
+    """The dispersion relation of `block` at the base state 1⊗a.
+
+    state : a, (d,), or a number for d = 1; zero by default. It need not be a fixed point: J(q) is
+    then the derivative of one layer from 1⊗a to 1⊗g(a).
+    An ArgumentError says where J(q) does not exist: a normalisation at a state without variance, ReLU at its
+    kink, a bias that is not a function of the lag, rotary frequencies off the grid.
+    """
+    require_periodic(instance("block", block, Block))
+    relation = Dispersion(block, block.homogeneous_state(state))
+    require_finite(relation)  # now, not when first used
+    _ = relation.symbols
+    return relation
+
+
+def require_finite(relation: Dispersion) -> None:
+    """Raise an ArgumentError if C or a channel of `relation` is beyond float64, or does not exist."""
+    if not (np.isfinite(relation.pointwise).all() and np.isfinite(relation.channels).all()):
+        raise ArgumentError("state", "a J(q) that is not finite", "a state and weights whose J(q) is within float64")

@@ -1,0 +1,1 @@
+"""Engines: maps applied to many states, compiled."""
