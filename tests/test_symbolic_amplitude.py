@@ -34,7 +34,7 @@ def test_every_derivation_is_proved_and_prints(name):
 
 @pytest.mark.parametrize("name", SEVERAL_HEADS)
 def test_several_heads(name):
-    made = getattr(symbolic, name)(2)
+    made = getattr(equations, name)(2)
     assert made.proved
     symbols = set().union(*(made.resolved(value).free_symbols for value in made.derived))
     assert name == "homogeneous" or sympy.Symbol("chi_2") in symbols
@@ -98,18 +98,18 @@ def agree(found, expected):
 @pytest.mark.parametrize("seed", range(3))
 def test_numbers_of_waves(seed):
     forms = random_forms(seed, 16, symmetric=True)
-    found = symbolic.standing(2).evaluate(numbers(forms, {"c": 3, "2": 6}))
+    found = equations.standing(2).evaluate(numbers(forms, {"c": 3, "2": 6}))
     assert agree(found["beta_st"], -cubic(forms, 3))
     assert agree(found["D_0"], abs(forms.J(3)) ** 2 - forms.J(0))
 
     forms = random_forms(seed, 16, symmetric=False)
     turn = abs(forms.J(3)) / forms.J(3)
-    found = symbolic.travelling(2).evaluate(numbers(forms, {"c": 3, "2": 6}) | {"zeta": turn})
+    found = equations.travelling(2).evaluate(numbers(forms, {"c": 3, "2": 6}) | {"zeta": turn})
     assert agree(found["beta_tr"], -turn * cubic(forms, 3))
     assert "g" not in found
 
     forms = random_forms(seed, 16, symmetric=False, state=0.7)
-    assert agree(symbolic.base_state(2).evaluate(numbers(forms, {"c": 3, "2": 6}))["c"], cubic(forms, 3))
+    assert agree(equations.base_state(2).evaluate(numbers(forms, {"c": 3, "2": 6}))["c"], cubic(forms, 3))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -120,7 +120,7 @@ def test_numbers_of_two_waves(seed):
     total = 2 * B(i, j) / (J(i) * J(j) - J(i + j))
     difference = 2 * B(i, -j) / (J(i) * J(-j) - J(i - j))
     expected = 6 * C(i, j, -j) + 2 * B(i, 0) * mean + 2 * B(-j, i + j) * total + 2 * B(j, i - j) * difference
-    found = symbolic.competition(2).evaluate(numbers(forms, {"i": i, "j": j, "i+j": i + j, "i-j": i - j}))
+    found = equations.competition(2).evaluate(numbers(forms, {"i": i, "j": j, "i+j": i + j, "i-j": i - j}))
     assert agree(found["beta_ij"], expected)
 
 
@@ -129,19 +129,19 @@ def test_numbers_of_special_sectors(seed):
     forms = random_forms(seed, 12, symmetric=True)
     B, C, J = forms.B, forms.C, forms.J
 
-    found = symbolic.period_two(2).evaluate(numbers(forms, {"pi": 6}))
+    found = equations.period_two(2).evaluate(numbers(forms, {"pi": 6}))
     assert agree(found["gamma"], C(6, 6, 6) + 2 * B(6, 0) * B(6, 6) / (J(6) ** 2 - J(0)))
 
-    found = symbolic.period_three(2).evaluate(numbers(forms, {"c": 4}))
+    found = equations.period_three(2).evaluate(numbers(forms, {"c": 4}))
     assert agree(found["a_2"], B(-4, -4))
     assert agree(found["c_1"], 3 * C(4, 4, -4) + 4 * B(4, 0) * B(4, -4) / (J(4) ** 2 - J(0)))
 
-    found = symbolic.period_four(2).evaluate(numbers(forms, {"c": 3, "pi": 6}))
+    found = equations.period_four(2).evaluate(numbers(forms, {"c": 3, "pi": 6}))
     harmonic = B(3, 3) / (J(3) ** 2 - J(6))
     assert agree(found["c_1"], cubic(forms, 3))
     assert agree(found["c_3"], C(-3, -3, -3) + 2 * B(-3, 6) * harmonic)
 
-    found = symbolic.homogeneous(2).evaluate(numbers(forms, {}))
+    found = equations.homogeneous(2).evaluate(numbers(forms, {}))
     assert agree(found["b_2"], B(0, 0))
     assert agree(found["b_3"], C(0, 0, 0))
 
@@ -151,7 +151,7 @@ def test_numbers_of_clusters(seed):
     # Without positions λ = δ_{q0}, and two balanced clusters are any mode that is its own conjugate.
     forms = random_forms(seed, 8, symmetric=True)
     forms = ScalarForms(8, forms.alpha, forms.eta, forms.chi, np.array([Kernel.uniform(8).symbol] * 2))
-    found = symbolic.clusters(2).evaluate(numbers(forms, {}))
+    found = equations.clusters(2).evaluate(numbers(forms, {}))
     B, C, J = forms.B, forms.C, forms.J
     assert agree(found["beta_cl"], -(C(4, 4, 4) + 2 * B(4, 0) * B(4, 4) / (J(4) ** 2 - J(0))))
 
@@ -178,4 +178,4 @@ def test_a_needed_resolvent_cannot_be_forgotten():
     names = Symbols(1, {(1,): "c", (2,): "2"})
     expansion = Expansion({"z": (1,), "zbar": (-1,)}, names)
     with pytest.raises(ArithmeticError, match="needs resolvents"):
-        symbolic._derivation("name", "Title", expansion, {}, {"c": ("z z zbar", sympy.S.One, sympy.S.Zero)})
+        equations._derivation("name", "Title", expansion, {}, {"c": ("z z zbar", sympy.S.One, sympy.S.Zero)})
