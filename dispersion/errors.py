@@ -74,7 +74,8 @@ def whole_number(argument: str, value: object, least: int, most: int = 2**63 - 1
         or not isinstance(value, int | np.integer)
         or not least <= value <= most
     ):
-        span = f"of at least {least}" if most == 2**63 - 1 else f"from {least} to {most}"
+        small = most == 2**63 - 1 and not (isinstance(value, int) and value > most)
+        span = f"of at least {least}" if small else f"from {least} to {most}"
         raise ArgumentError(argument, shown(value), f"a whole number {span}")
     return int(value)
 

@@ -84,8 +84,10 @@ class Competition(Noun):
 
     @property
     def regime(self) -> str:
-        """'collapsed', 'mode 1', 'mode 2', 'bistable' (each alone is stable), 'coexistence',
-        or 'undecided' when cubic order offers no stable state, or marginal ones.
+        """What cubic order says (Eqs. 139, 172): 'collapsed', 'mode 1', 'mode 2', 'bistable' (each alone is stable),
+        'coexistence', or 'undecided' when it offers no stable state, or marginal ones.
+
+        It is a statement about the cubic equations, not about the block; `normal_form(block, modes).regime` asks both.
         """
         stable = (self._pure_stable(1), self._pure_stable(2), self.mixed_stable)
         if (self.mu < 0).all():

@@ -250,7 +250,8 @@ def _state(block: Block, x: Floats, kind: Kind, drift: Floats, limit: float) -> 
         state = replace(state, residual=residual)
     if not residual <= limit:
         got = f"a guess of |X| ≤ {np.abs(x).max():.3g}, max|F(X) − X| = {residual:.2g} after {steps} Newton steps"
-        raise ArgumentError("start", got, f"a guess from which the {kind} state is reached")
+        accepted = "a guess from which the {} state is reached{}"
+        raise ArgumentError("start", got, accepted.format(kind, ", or another kind" if kind == "travelling" else ""))
     if np.ptp(x, axis=0).max() > 1e-6 and np.ptp(state.field, axis=0).max() <= 1e-3 * np.ptp(x, axis=0).max():
         raise ArgumentError("start", "a guess that falls back to a homogeneous state", "a guess nearer to a pattern")
     if kind == "alternating":
@@ -259,7 +260,9 @@ def _state(block: Block, x: Floats, kind: Kind, drift: Floats, limit: float) -> 
             raise ArgumentError("start", "a guess that falls back to a steady state", "a guess nearer to a cycle")
     if state.breathes:
         got = f"a wave that drifts {state.drift} tokens a layer, lattice defect {state.lattice_defect:.2g}: it breathes"
-        raise ArgumentError("start", got, "one that travels steadily over the tokens; iterate it, or find_oscillation")
+        raise ArgumentError(
+            "start", got, "one that travels steadily over the tokens, or another kind; iterate it, or find_oscillation"
+        )
     return state
 
 

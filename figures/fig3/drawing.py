@@ -96,7 +96,7 @@ def _draw_errors(data: xr.Dataset, ax: Axes) -> None:
     ax.set(
         xscale="log", yscale="log", xlabel=r"distance to onset $\mu$", ylabel="relative error of $R$", ylim=(1e-16, 30)
     )
-    ax.legend(fontsize=6, loc="center", bbox_to_anchor=(0.5, 0.38), ncols=2, columnspacing=0.8, handlelength=1.2)
+    ax.legend(fontsize=6, loc="center right", bbox_to_anchor=(1.0, 0.38), handlelength=1.2, labelspacing=0.25)
 
 
 def _draw_band(band: xr.Dataset, c: xr.Dataset, ax: Axes) -> None:
@@ -130,10 +130,10 @@ def _draw_band(band: xr.Dataset, c: xr.Dataset, ax: Axes) -> None:
         fontsize=6,
         loc="upper right",
         ncols=3,
-        columnspacing=0.6,
-        handletextpad=0.2,
-        handlelength=0.9,
-        borderaxespad=0.2,
+        columnspacing=0.5,
+        handletextpad=0.1,
+        handlelength=0.7,
+        borderaxespad=0.1,
     )
 
 
