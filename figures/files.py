@@ -7,7 +7,7 @@ from pathlib import Path
 
 import xarray as xr
 
-from dispersion.block.files import replacing
+from dispersion.atomic import replacing
 
 
 def write_text(text: str, path: Path) -> Path:

@@ -17,7 +17,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from dispersion.block.files import replacing
+from dispersion.atomic import replacing
 from dispersion.errors import shown
 
 ONE_COLUMN, TWO_COLUMNS = 3.4, 7.0

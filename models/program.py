@@ -26,7 +26,8 @@ from torch import Tensor, nn
 from torch.export.passes import move_to_device_pass
 
 from dispersion import Block
-from dispersion.block.files import reason, replacing
+from dispersion.atomic import replacing
+from dispersion.block.toml_reader import reason
 from dispersion.errors import ArgumentError, file_path, shown, whole_number
 from dispersion.line.chain import BOUNDARIES
 from models.convert import export, to_torch

@@ -32,8 +32,9 @@ from dispersion import (
     RMSNorm,
     Rotary,
 )
+from dispersion.atomic import replacing
 from dispersion.block.encodings import relu_mlp
-from dispersion.block.files import LARGE, replacing
+from dispersion.block.files import LARGE
 from dispersion.block.stored import read_numbers
 from dispersion.block.toml_reader import KERNELS
 

@@ -21,10 +21,8 @@ gain being one if not given. [head.rotary] has the arguments of `Rotary`. An arr
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import secrets
 import textwrap
 import threading
 import time
@@ -39,6 +37,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dispersion.atomic import replacing
 from dispersion.block.activation import Activation
 from dispersion.block.block import Block
 from dispersion.block.feedforward import FeedForward
@@ -118,26 +117,6 @@ def load_block(path: str | os.PathLike[str]) -> Block:
             raise ArgumentError(path.name, "a block that takes more memory than there is", "a smaller one") from None
         except ArgumentError as error:
             raise ArgumentError(f"{path.name}: {error.argument}", error.got, error.accepted) from None
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path`; it becomes `path` when the block ends, and is removed if it fails.
-
-    Where `path` is a symbolic link, the file that it leads to is replaced. What is not a file is refused.
-    """
-    path = Path(os.path.realpath(path))
-    if path.exists() and not path.is_file():
-        raise FileExistsError(errno.EEXIST, "a directory" if path.is_dir() else "not a regular file", str(path))
-    temporary = path.with_name(f".{secrets.token_hex(8)}.part")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    except OSError as error:
-        error.filename, error.filename2 = str(path), None  # not the name of the temporary file
-        raise
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -20,7 +20,8 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dispersion import ArgumentError
+from dispersion.atomic import replacing
+from dispersion.errors import ArgumentError
 from simulate.runs.columns import Column, Part, joined
 from simulate.runs.lock import Lock, Locked
 from simulate.runs.store import usable
@@ -287,11 +288,8 @@ def _read_whole(path: Path) -> bytes:
 
 
 def _write_whole(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f"{path.name}.{NEW}")
-    with open(temporary, "wb") as file:
-        file.write(content)
-        _flush(file)
-    os.replace(temporary, path)
+    with replacing(path, path.with_name(f"{path.name}.{NEW}")) as temporary:
+        temporary.write_bytes(content)
 
 
 def _flush(file: Any) -> None:

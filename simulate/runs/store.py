@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dispersion import ArgumentError
-from dispersion.errors import file_path, flag, instance
+from dispersion.atomic import replacing
+from dispersion.errors import ArgumentError, file_path, flag, instance
 from dispersion.quiet import harmless_underflow
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def save(dataset: Dataset, path: str | os.PathLike[str]) -> Path:
 
     instance("dataset", dataset, xarray.Dataset)
     path = file_path("path", path)
-    with whole_file(path) as temporary:
+    with usable(path), replacing(path) as temporary:
         try:
             dataset.to_netcdf(temporary, engine="netcdf4", format="NETCDF4")
         except (TypeError, ValueError) as error:
@@ -50,12 +50,8 @@ def write(result: Result, path: Path, draft: Path) -> None:
     """
     from netCDF4 import Dataset as File
 
-    with usable(path):
-        with File(draft, "w", format="NETCDF4") as file:
-            _fill(file, result)
-        with open(draft, "rb") as written:
-            os.fsync(written.fileno())
-        os.replace(draft, path)
+    with usable(path), replacing(path, draft), File(draft, "w", format="NETCDF4") as file:
+        _fill(file, result)
 
 
 def _fill(file: Any, result: Result) -> None:
@@ -127,21 +123,6 @@ def usable(path: Path) -> Iterator[None]:
         raise ArgumentError("path", got, "a path where a file can be written") from None
 
 
-@contextmanager
-def whole_file(path: str | os.PathLike[str]) -> Iterator[str]:
-    """A temporary file that becomes `path` when what is done with it succeeds, and vanishes otherwise."""
-    target = Path(os.path.realpath(path))
-    with usable(target):
-        handle, temporary = tempfile.mkstemp(suffix=".nc", prefix=f".{target.name}.", dir=target.parent)
-        os.close(handle)
-        try:
-            yield temporary
-            os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, target)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
-
-
 def _variable(file: Any, name: str, kind: np.dtype, dims: tuple[str, ...], attributes: Mapping[str, Any]) -> Any:
     variable = file.createVariable(name, str if kind.kind in "OU" else kind, dims)
     variable.setncatts(attributes)
@@ -155,9 +136,3 @@ def _slabs(shape: tuple[int, ...]) -> Iterator[tuple[slice, int, int]]:
     for row in range(0, shape[0], step):
         end = min(row + step, shape[0])
         yield slice(row, end), row * width, end * width
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
