@@ -10,20 +10,20 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from models.convert import export, to_torch
     from models.convit import ConViT
     from models.measured import Measured, measure
+    from models.module import export, to_torch
     from models.program import Program, load_program, save_program
 
 _HOME = {
     "ConViT": "convit",
     "Measured": "measured",
     "Program": "program",
-    "export": "convert",
+    "export": "module",
     "load_program": "program",
     "measure": "measured",
     "save_program": "program",
-    "to_torch": "convert",
+    "to_torch": "module",
 }
 """The module of each name."""
 

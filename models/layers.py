@@ -1,7 +1,7 @@
-"""The parts of a block as PyTorch modules: heads, feed-forward, activations, normalisations.
+"""The pointwise parts of a block as PyTorch modules: feed-forward, activations, normalisations.
 
 Each computes what its namesake in `dispersion` does, on tensors (…, tokens, features), and `part()` gives that back
-with the parameters as they are now. Attention is eager, matmul and softmax, so that forward-mode derivatives exist.
+with the parameters as they are now.
 """
 
 from __future__ import annotations
@@ -19,12 +19,9 @@ from dispersion import (
     ArgumentError,
     DyT,
     FeedForward,
-    Head,
-    Kernel,
     LayerNorm,
     Normalisation,
     RMSNorm,
-    Rotary,
 )
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -136,96 +133,3 @@ class Mlp(nn.Module):
         activation = Activation(self.name, self.coefficients)
         gate = optional_array(self.weight_gate), optional_array(self.bias_gate)
         return FeedForward(*weights, activation, array(self.bias_in), array(self.bias_out), *gate)
-
-
-class Rotation(nn.Module):
-    """Content logits (R(θ·i) q_i)ᵀ(R(θ·j) k_j)/√d_h of the `rotary` encoding, for tokens at `position` (n, D)."""
-
-    frequencies: Tensor
-    position: Tensor
-
-    def __init__(self, rotary: Rotary, position: NDArray) -> None:
-        super().__init__()
-        self.query, self.query_bias = parameter(rotary.query), optional(rotary.query_bias)
-        self.key, self.key_bias = parameter(rotary.key), optional(rotary.key_bias)
-        self.pairing = rotary.pairing
-        self.register_buffer("frequencies", torch.tensor(rotary.frequencies))
-        self.register_buffer("position", torch.tensor(np.asarray(position, dtype=np.float64)), persistent=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(…, n, n) logits of states `x` (…, n, d)."""
-        angle = self.position @ self.frequencies.T
-        cos, sin = torch.cos(angle), torch.sin(angle)
-        q, k = x @ self.query.T, x @ self.key.T
-        q = q if self.query_bias is None else q + self.query_bias
-        k = k if self.key_bias is None else k + self.key_bias
-        return self._rotated(q, cos, sin) @ self._rotated(k, cos, sin).transpose(-1, -2) / sqrt(len(self.query))
-
-    def _rotated(self, u: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        half = u.shape[-1] // 2
-        u1, u2 = (u[..., :half], u[..., half:]) if self.pairing == "half" else (u[..., ::2], u[..., 1::2])
-        return torch.cat([cos * u1 - sin * u2, sin * u1 + cos * u2], dim=-1)
-
-    def part(self) -> Rotary:
-        """The rotary encoding with the parameters as they are now."""
-        biases = optional_array(self.query_bias), optional_array(self.key_bias)
-        return Rotary(array(self.query), array(self.key), array(self.frequencies), self.pairing, *biases)
-
-
-class Attention(nn.Module):
-    """Attention weights and value map of one `head`.
-
-    index : (n, n) where in the flattened logits the lag of each pair of tokens stands, −1 where there is no such key.
-    position : (n, D) of the tokens. by_lag : whether the head's bias counts by its first column, the lags of a ring,
-    as on a chain, and not pair by pair.
-    """
-
-    index: Tensor
-    missing: Tensor
-
-    def __init__(self, head: Head, index: NDArray[np.int64], position: NDArray, by_lag: bool) -> None:
-        super().__init__()
-        self.causal, self.by_lag = head.kernel.causal, by_lag
-        self.logits, self.value = parameter(head.kernel.logits), parameter(head.value)
-        self.content = parameter(head.content) if head.rotary is None else None
-        self.rotary = None if head.rotary is None else Rotation(head.rotary, position)
-        self.gate, self.bias, self.key_bias = optional(head.gate), optional(head.bias), optional(head.key_bias)
-        self.register_buffer("index", torch.tensor(np.maximum(index, 0)), persistent=False)
-        self.register_buffer("missing", torch.tensor(index < 0), persistent=False)
-
-    def positional(self) -> Tensor:
-        """(n, n) positional logits, −inf for a pair that is not there."""
-        logits = self.logits.flatten()
-        if self.bias is not None and self.by_lag:
-            logits = logits + self.bias[:, 0]
-        pairs = logits[self.index].masked_fill(self.missing, -torch.inf)
-        return pairs if self.bias is None or self.by_lag else pairs + self.bias
-
-    def weights(self, x: Tensor) -> Tensor:
-        """(…, n, n) attention weights at the states `x` (…, n, d)."""
-        if self.rotary is not None:
-            content = self.rotary(x)
-        else:
-            assert self.content is not None
-            queries = x @ self.content
-            content = (queries if self.key_bias is None else queries + self.key_bias) @ x.transpose(-1, -2)
-        if self.gate is None:
-            return torch.softmax(content + self.positional(), dim=-1)
-        gate = self.gate.clamp(0, 1)
-        return (1 - gate) * torch.softmax(content, dim=-1) + gate * torch.softmax(self.positional(), dim=-1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Σ_j A_ij M x_j, (…, n, d) → (…, n, d)."""
-        return self.weights(x) @ (x @ self.value.T)
-
-    def part(self) -> Head:
-        """The head with the parameters as they are now; a gate that training took out of [0, 1] counts as its end."""
-        return Head(
-            Kernel(array(self.logits), self.causal),
-            array(self.value),
-            optional_array(self.content),
-            None if self.rotary is None else self.rotary.part(),
-            None if self.gate is None else float(array(self.gate.clamp(0, 1))),
-            optional_array(self.bias),
-            optional_array(self.key_bias),
-        )

@@ -30,9 +30,9 @@ from dispersion.atomic import replacing
 from dispersion.block.toml_reader import reason
 from dispersion.errors import ArgumentError, file_path, shown, whole_number
 from dispersion.line.chain import BOUNDARIES
-from models.convert import export, to_torch
 from models.device import usable
 from models.inputs import one_line
+from models.module import export, to_torch
 
 NOTE = "tokenwaves.json"
 """The file inside a program that holds its `Note`."""

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from dispersion import ArgumentError, Block, Chain, Kernel, Normalisation
+from dispersion import ArgumentError, Block, Chain, Head, Kernel, Normalisation
 from dispersion.block.block import require_periodic
 from dispersion.errors import whole_number
 from dispersion.grid import lag_index, positions
 from dispersion.line.chain import chain_logits
 from dispersion.memory import require
+from models.attention import Attention, form
 from models.device import usable
-from models.layers import Attention, Mlp, Norm, array, optional, optional_array, parameter
+from models.layers import Mlp, Norm, array, optional, optional_array, parameter
 
 DTYPES = (torch.float64, torch.float32)
 PAIR = 32
@@ -42,10 +44,12 @@ class TorchBlock(nn.Module):
         self.boundary, self.placement, self.d = boundary, block.placement, block.d
         self.shape = (self.n,) if chained else block.shape
         position = np.arange(self.n)[:, None] if chained else positions(block.shape)
-        self.heads = nn.ModuleList()
-        for head in block.heads:
-            index = _chain_index(head.kernel, self.n, boundary) if chained else lag_index(block.shape)
-            self.heads.append(Attention(head, index, position, by_lag=chained))
+        self.members = _groups(block.heads, chained)
+        self.attention = nn.ModuleList()
+        for members in self.members:
+            heads = [block.heads[number] for number in members]
+            index = _chain_index(heads[0].kernel, self.n, boundary) if chained else lag_index(block.shape)
+            self.attention.append(Attention(heads, index, position, by_lag=chained))
         self.attention_scale, self.attention_bias = parameter(block.attention_scale), optional(block.attention_bias)
         self.feedforward = None if block.feedforward is None else Mlp(block.feedforward)
         self.attention_norm = _norm("attention_norm", block.attention_norm)
@@ -57,7 +61,7 @@ class TorchBlock(nn.Module):
             raise ArgumentError("x", f"shape {tuple(x.shape)}", f"shape (…, {self.n}, {self.d})")
         pre = self.placement == "pre"
         seen = self._normalised(self.attention_norm, x) if pre else x
-        mixed = sum((head(seen) for head in self.heads), start=torch.zeros_like(x))
+        mixed = sum((heads(seen) for heads in self.attention), start=torch.zeros_like(x))
         if self.attention_bias is not None:
             mixed = mixed + self.attention_bias
         y = x + self.attention_scale * mixed
@@ -68,8 +72,11 @@ class TorchBlock(nn.Module):
 
     def to_block(self) -> Block:
         """The Block with the parameters as they are now, on the ring or torus it came from."""
+        made: dict[int, Head] = {}
+        for members, attention in zip(self.members, self.attention, strict=True):
+            made |= zip(members, cast(Attention, attention).heads(), strict=True)
         return Block(
-            [head.part() for head in self._heads()],
+            [made[number] for number in range(len(made))],
             None if self.feedforward is None else self.feedforward.part(),
             float(array(self.attention_scale)),
             None if self.attention_norm is None else self.attention_norm.part(),
@@ -81,9 +88,6 @@ class TorchBlock(nn.Module):
     def extra_repr(self) -> str:
         """What is not a module, for `repr`."""
         return f"shape={self.shape}, d={self.d}, boundary={self.boundary!r}, placement={self.placement!r}"
-
-    def _heads(self) -> list[Any]:
-        return list(self.heads)
 
     def _branch(self, y: Tensor) -> Tensor:
         return torch.zeros_like(y) if self.feedforward is None else self.feedforward(y)
@@ -132,6 +136,15 @@ def export(module: nn.Module) -> Block:
 
 def _norm(argument: str, norm: Normalisation | None) -> Norm | None:
     return None if norm is None else Norm(norm, argument)
+
+
+def _groups(heads: Sequence[Head], chained: bool) -> list[list[int]]:
+    """The numbers of the `heads` that can stand side by side: of one form and, on a chain, with the same keys."""
+    groups: dict[object, list[int]] = {}
+    for number, head in enumerate(heads):
+        keys = np.isfinite(head.kernel.logits).tobytes() if chained else b""
+        groups.setdefault((form(head), keys), []).append(number)
+    return list(groups.values())
 
 
 def _chain_index(kernel: Kernel, n: int, boundary: str) -> NDArray[np.int64]:
