@@ -29,7 +29,6 @@ from amplitude import (
     standing_wave,
     travelling_wave,
 )
-from amplitude.exact.derivative import linearised
 from amplitude.normal_forms.manifold import feature_gauge
 from dispersion import (
     Activation,
@@ -59,6 +58,7 @@ from dispersion import (
     tail_bound,
     through_layers,
 )
+from dispersion.block.derivative import value_and_jacobian
 from dispersion.grid import grid_lags
 from dispersion.symbolic import symbolic_jacobian
 from simulate import iterate, iterate_many, sweep
@@ -420,7 +420,7 @@ def homogeneous_states(block, a):
 
 def any_state(block, a):
     x = field(block.n, block.d)
-    image, slope = linearised(block, x)
+    image, slope = value_and_jacobian(block, x)
     close(image, block.forward(x))
     close(slope, complex_step(block.forward, x), 1e-10)
 

@@ -85,7 +85,16 @@ MAPS = {
     "dispersion.FeedForward": ("__call__", "taylor", "jacobian"),
     "dispersion.Rotary": ("queries", "keys", "logits", "rotated", "lag_logits"),
     "dispersion.Head": ("attention", "positional"),
-    "dispersion.Block": ("forward", "seen", "mix", "pointwise", "pointwise_jacobian", "attended", "homogeneous_map"),
+    "dispersion.Block": (
+        "forward",
+        "seen",
+        "mix",
+        "pointwise",
+        "pointwise_jacobian",
+        "jacobian",
+        "attended",
+        "homogeneous_map",
+    ),
     "dispersion.Chain": ("forward",),
     **{f"dispersion.{norm}": ("__call__", "jacobian") for norm in ("LayerNorm", "RMSNorm", "DyT")},
     "simulate": (

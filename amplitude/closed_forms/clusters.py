@@ -167,7 +167,7 @@ def _advance(
         h += eta * mean
         own += eta * chi * (weights * deviation**2).sum(axis=1)
         other += eta * weights * (1 + chi * X[:, None] * deviation)
-    slope = np.array([block.pointwise_jacobian(np.array([value]))[0, 0] for value in h])
+    slope = block.pointwise_jacobian(h[:, None])[:, 0, 0]
     advanced = block.pointwise(h[:, None])[:, 0]
     return advanced, slope[:, None] * (np.diag(own) + other), slope * own
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from amplitude.exact.derivative import linearised
 from amplitude.exact.symmetry import Reduction, dominant, shift_matrix, slides_of, twist
 from dispersion import Block
+from dispersion.block.derivative import value_and_jacobian
 from dispersion.grid import Wavenumber
 
 Floats = NDArray[np.float64]
@@ -87,12 +87,12 @@ class Problem:
     def __call__(self, block: Block, u: Floats) -> tuple[Floats, Floats]:
         """G(u) and its derivative for `block`, both square in the length of `u`."""
         x, drift = self.unpack(u)
-        image, slope = linearised(block, x)
+        image, slope = value_and_jacobian(block, x)
         if self.mirror is not None:
             image = self._sign * image[self.mirror]
             slope = self._sign * slope.reshape(len(x), -1)[self.mirror].reshape(slope.shape)
         elif self.kind == "alternating":
-            image, second = linearised(block, image)
+            image, second = value_and_jacobian(block, image)
             slope = second @ slope
         reduced, restrict = self.reduction.reduce(slope, self.d), self.reduction.first
         if self.kind != "travelling":

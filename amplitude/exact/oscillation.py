@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from amplitude.exact.derivative import linearised, require_derivative
 from amplitude.exact.equations import Floats, newton
 from amplitude.exact.symmetry import Reduction, dominant, projection, shift_matrix, spectrum
 from dispersion import ArgumentError, Block, Mode
+from dispersion.block.derivative import require_jacobian, value_and_jacobian
 from dispersion.errors import frozen, frozen_array, instance, real_array, real_number, whole_number
 from dispersion.grid import Wavenumber, grid_index
 from dispersion.noun import Noun, cached_property
@@ -83,7 +83,7 @@ class Oscillation(Noun):
         """
         count, size = len(self.fields), self.fields[0].size
         back = _turn(count, -self.phase_advance)
-        slopes = np.array([linearised(self.block, x)[1] for x in self.fields])
+        slopes = np.array([value_and_jacobian(self.block, x)[1] for x in self.fields])
         # rows (m, i), columns (m', j): S_{mm'} DF(X_m')_ij
         operator = back[:, None, :, None] * np.moveaxis(slopes, 0, 1)[None, :, :, :]
         values, vectors = np.linalg.eig(operator.reshape(count * size, count * size))
@@ -113,7 +113,7 @@ def find_oscillation(block: Block, start: ArrayLike, phase_advance: float, toler
     count, d = len(x), block.d
     if count < 3 or count % 2 == 0:
         raise ArgumentError("start", f"{count} fields", "an odd number of fields, 3 or more")
-    require_derivative(block, count**2)
+    require_jacobian(block, count**2)
     swing = np.ptp(x, axis=0).max()
     if not swing > 1e-9 * np.abs(x).max():
         raise ArgumentError("start", "fields that are all the same", "fields that oscillate")
@@ -128,7 +128,7 @@ def find_oscillation(block: Block, start: ArrayLike, phase_advance: float, toler
         matrix = -np.einsum("mn,ij->minj", turn, np.eye(rows))
         residual = -turn @ fields
         for m, values in enumerate(fields):
-            image, slope = linearised(block, reduction.expand(values, d))
+            image, slope = value_and_jacobian(block, reduction.expand(values, d))
             residual[m] += image[reduction.first].ravel()
             matrix[m, :, m, :] += reduction.reduce(slope, d)
         moving = -(_turn(count, u[-1], True) @ fields).ravel()

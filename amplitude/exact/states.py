@@ -10,7 +10,6 @@ from math import gcd
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from amplitude.exact.derivative import linearised, require_derivative
 from amplitude.exact.equations import KINDS, Floats, Kind, Problem, newton
 from amplitude.exact.symmetry import (
     circulant,
@@ -23,6 +22,7 @@ from amplitude.exact.symmetry import (
     unwrapped,
 )
 from dispersion import ArgumentError, Block, Mode
+from dispersion.block.derivative import require_jacobian, value_and_jacobian
 from dispersion.eigen import eigenvalues, ranking
 from dispersion.errors import choice, frozen, frozen_array, real_array, real_number, whole_number
 from dispersion.grid import Wavenumber, grid_index
@@ -60,9 +60,9 @@ class ExactState(Noun):
     @property
     def derivative(self) -> NDArray:
         """(N·d, N·d) what multiplies a perturbation: DF, D(F∘F) for two layers, or T_{−s}DF in the moving frame."""
-        image, slope = linearised(self.block, self.field)
+        image, slope = value_and_jacobian(self.block, self.field)
         if self.kind == "alternating":
-            slope = linearised(self.block, image)[1] @ slope
+            slope = value_and_jacobian(self.block, image)[1] @ slope
         if self.kind == "travelling":
             back = shift_matrix(self.block.shape, self.k, -self.drift, unitary=True)
             slope = np.tensordot(back, slope.reshape(self.block.n, -1), axes=1).reshape(slope.shape)
@@ -210,7 +210,7 @@ def find_state(
     """
     if not isinstance(block, Block):
         raise ArgumentError("block", type(block).__name__, "a Block")
-    require_derivative(block)
+    require_jacobian(block)
     x = field_of(block, start)
     if kind is not None:
         choice("kind", kind, KINDS)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from amplitude.exact.derivative import linearised
 from amplitude.exact.equations import Kind
 from amplitude.normal_forms.manifold import feature_gauge, variables_of
 from amplitude.normal_forms.reduced_map import Complex, Solution
 from dispersion import Block, dispersion_relation
+from dispersion.block.derivative import value_and_jacobian
 from dispersion.noun import Noun, cached_property
 
 if TYPE_CHECKING:
@@ -101,9 +101,9 @@ class Correction(Noun):
         """
         x = self.field
         if not self.watched:
-            image, slope = linearised(self.block, x)
+            image, slope = value_and_jacobian(self.block, x)
             if self.kind == "alternating":
-                slope = linearised(self.block, image)[1] @ slope
+                slope = value_and_jacobian(self.block, image)[1] @ slope
             return float(np.abs(np.linalg.eigvals(slope)).max()) ** (1 if self.kind == "steady" else 0.5)
         u, logarithm = np.random.default_rng(0).standard_normal(x.shape), 0.0
         for layer in range(WATCHED):

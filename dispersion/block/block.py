@@ -29,8 +29,8 @@ from dispersion.errors import (
     number_array,
     real_array,
     real_number,
+    real_states,
     states,
-    vector,
 )
 from dispersion.memory import require
 from dispersion.noun import Noun
@@ -181,19 +181,35 @@ class Block(Noun):
 
     @beyond_float64
     def pointwise_jacobian(self, y: NDArray) -> NDArray[np.float64]:
-        """(d, d) derivative C = DH at the state `y` (d,)."""
-        y = vector("y", y, self.d)
+        """(…, d, d) derivative DH at the real states `y` (…, d): C at y*."""
+        y, first, second = real_states("y", y, self.d), self.attention_norm, self.feedforward_norm
         if self.placement == "pre":
-            inner = _slope(self.feedforward_norm, y)
-            return np.eye(self.d) + self._feedforward_slope(_normalised(self.feedforward_norm, y)) @ inner
-        h = _normalised(self.attention_norm, y)
-        outer = _slope(self.feedforward_norm, h + self._feedforward(h))
-        return outer @ (np.eye(self.d) + self._feedforward_slope(h)) @ _slope(self.attention_norm, y)
+            return np.eye(self.d) + _chained(self._feedforward_slope(_normalised(second, y)), second, y)
+        h = _normalised(first, y)
+        slope = np.eye(self.d) + self._feedforward_slope(h)
+        if second is not None:
+            slope = second.jacobian(h + self._feedforward(h)) @ slope
+        return _chained(slope, first, y)
 
-    def seen_jacobian(self, a: NDArray) -> NDArray[np.float64]:
-        """(d, d) derivative N_1 of `seen` at the state `a` (d,)."""
-        a = vector("a", a, self.d)
-        return _slope(self.attention_norm if self.placement == "pre" else None, a)
+    def seen_jacobian(self, x: NDArray) -> NDArray[np.float64]:
+        """(…, d, d) derivative N_1 of `seen` at the real states `x` (…, d)."""
+        x = real_states("x", x, self.d)
+        norm = None if self.placement == "post" else self.attention_norm
+        return np.broadcast_to(np.eye(self.d), (*x.shape, self.d)) if norm is None else norm.jacobian(x)
+
+    @beyond_float64
+    def jacobian(self, x: ArrayLike) -> NDArray[np.float64]:
+        """(N·d, N·d) derivative DF at any real state `x` (N, d), (N,) for d = 1; tokens before features in both axes.
+
+        An ArgumentError says where there is none, ReLU at its kink or a normalisation without variance, and refuses
+        more than 80 % of the available memory.
+        """
+        from dispersion.block.derivative import value_and_jacobian
+
+        x, _ = self._states(real_array("x", x))
+        if x.ndim != 2:
+            raise ArgumentError("x", f"shape {x.shape}", f"one state, ({self.n}, {self.d})")
+        return value_and_jacobian(self, x)[1]
 
     @beyond_float64
     def attended(self, a: ArrayLike | None = None) -> NDArray[np.float64]:
@@ -218,7 +234,7 @@ class Block(Noun):
         return np.zeros_like(y) if self.feedforward is None else self.feedforward(y)
 
     def _feedforward_slope(self, y: NDArray) -> NDArray[np.float64]:
-        return np.zeros((self.d, self.d)) if self.feedforward is None else self.feedforward.jacobian(y)
+        return np.zeros((*y.shape, self.d)) if self.feedforward is None else self.feedforward.jacobian(y)
 
     def _states(self, x: ArrayLike) -> tuple[NDArray, bool]:
         x = number_array("x", x)
@@ -248,5 +264,6 @@ def _normalised(norm: Normalisation | None, x: NDArray) -> NDArray:
     return x if norm is None else norm(x)
 
 
-def _slope(norm: Normalisation | None, x: NDArray) -> NDArray[np.float64]:
-    return np.eye(len(x)) if norm is None else norm.jacobian(x)
+def _chained(slope: NDArray[np.float64], norm: Normalisation | None, x: NDArray) -> NDArray[np.float64]:
+    """`slope` (…, d, d) times the derivative of `norm` at `x` (…, d)."""
+    return slope if norm is None else slope @ norm.jacobian(x)

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dispersion.errors import ArgumentError, frozen_array, real_number, states, vector, whole_number
+from dispersion.errors import ArgumentError, frozen_array, real_number, real_states, states, whole_number
 from dispersion.memory import require
 from dispersion.noun import Noun
 from dispersion.quiet import beyond_float64, power_of_two
@@ -48,8 +48,8 @@ class Normalisation(Noun):
 
     @beyond_float64
     def jacobian(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(d, d) derivative at the state `x` (d,)."""
-        return self.gain[:, None] * self._derivative(vector("x", x, self.d))
+        """(…, d, d) derivative at the real states `x` (…, d)."""
+        return self.gain[:, None] * self._derivative(real_states("x", x, self.d))
 
     def _standard(self, x: NDArray) -> NDArray:
         raise NotImplementedError
@@ -79,8 +79,8 @@ class LayerNorm(Normalisation):
     def _derivative(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         # D = σ^{-1}[I − 11ᵀ/d − zzᵀ/d]
         y, t = _scaled(x, self.eps)
-        z, sigma = self._standard(x), t * _root(y - y.mean(), self.eps, t, y)
-        return (np.eye(self.d) - 1 / self.d - np.outer(z, z) / self.d) / sigma
+        z, sigma = self._standard(x), t * _root(y - y.mean(axis=-1, keepdims=True), self.eps, t, y)
+        return (np.eye(self.d) - 1 / self.d - _outer(z) / self.d) / sigma[..., None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +104,7 @@ class RMSNorm(Normalisation):
         # D = ρ^{-1}[I − zzᵀ/d]
         y, t = _scaled(x, self.eps)
         z, rho = self._standard(x), t * _root(y, self.eps, t, y)
-        return (np.eye(self.d) - np.outer(z, z) / self.d) / rho
+        return (np.eye(self.d) - _outer(z) / self.d) / rho[..., None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +124,7 @@ class DyT(Normalisation):
         return np.tanh(self.alpha * x)
 
     def _derivative(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.diag(self.alpha * (1 - np.tanh(self.alpha * x) ** 2))
+        return (self.alpha * (1 - np.tanh(self.alpha * x) ** 2))[..., None] * np.eye(self.d)
 
 
 def _eps(eps: float) -> float:
@@ -132,6 +132,11 @@ def _eps(eps: float) -> float:
     if eps < 0:
         raise ArgumentError("eps", eps, "a number ≥ 0")
     return eps
+
+
+def _outer(z: NDArray) -> NDArray:
+    """(…, d, d) zzᵀ of `z` (…, d)."""
+    return z[..., :, None] * z[..., None, :]
 
 
 def _scaled(x: NDArray, eps: float) -> tuple[NDArray, NDArray[np.float64]]:

@@ -14,41 +14,38 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dispersion import Block, Head, Normalisation
-from dispersion.block.block import require_periodic
-from dispersion.block.head import softmax
+from dispersion.block.block import Block, require_periodic
+from dispersion.block.head import Head, softmax
 from dispersion.grid import positions
 from dispersion.memory import require
 
 Floats = NDArray[np.float64]
 
 
-def linearised(block: Block, x: Floats) -> tuple[Floats, Floats]:
+def value_and_jacobian(block: Block, x: Floats) -> tuple[Floats, Floats]:
     """F(X), (N, d), and DF(X), (N·d, N·d), token-major, of `block` at the real state `x` (N, d).
 
     An ArgumentError says where DF does not exist: ReLU at its kink, a normalisation without variance.
     """
     require_periodic(block)
-    require_derivative(block)
+    require_jacobian(block)
     n, d = x.shape
-    pre = block.placement == "pre"
-    inner = block.attention_norm if pre else None
     seen = block.seen(x)
     slope = np.zeros((n, d, n, d))
     weights = [_head(head, seen, slope) for head in block.heads]
     y = x + block.mix(weights, seen)
     if block.attention_scale != 1:
         slope *= block.attention_scale
-    if inner is not None:
-        slope = np.einsum("iajb,jbc->iajc", slope, _norm_slopes(inner, x), optimize=True)
+    if block.attention_norm is not None and block.placement == "pre":
+        slope = np.einsum("iajb,jbc->iajc", slope, block.seen_jacobian(x), optimize=True)
     token = np.arange(n)
     slope[token, :, token, :] += np.eye(d)
-    outer = _pointwise_slopes(block, y)
+    outer = block.pointwise_jacobian(y)
     full = slope * outer[:, :, :, None] if d == 1 else outer @ slope.reshape(n, d, n * d)
     return block.pointwise(y), full.reshape(n * d, n * d)
 
 
-def require_derivative(block: Block, at_once: int = 1) -> None:
+def require_jacobian(block: Block, at_once: int = 1) -> None:
     """Refuse a `block` of which `at_once` dense derivatives do not fit in the memory."""
     n, d = block.n, block.d
     needed = 8 * (at_once * 5 * (n * d) ** 2 + (len(block.heads) + 4 + 3 * d) * n**2)
@@ -87,35 +84,3 @@ def _head(head: Head, seen: Floats, slope: Floats) -> Floats:
     token = np.arange(n)
     slope[token, :, token, :] += (tilted.transpose(0, 2, 1) @ keys) @ query_slopes
     return np.asarray(weights)
-
-
-def _pointwise_slopes(block: Block, y: Floats) -> Floats:
-    """(n, d, d) DH at each row of `y` (n, d)."""
-    identity = np.eye(block.d)
-    second = block.feedforward_norm
-    if block.placement == "pre":
-        inside = y if second is None else second(y)
-        slopes = _feedforward_slopes(block, inside)
-        return identity + (slopes if second is None else slopes @ _norm_slopes(second, y))
-    first = block.attention_norm
-    h = y if first is None else first(y)
-    slopes = identity + _feedforward_slopes(block, h)
-    if second is not None:
-        after = h if block.feedforward is None else h + block.feedforward(h)
-        slopes = _norm_slopes(second, after) @ slopes
-    return slopes if first is None else slopes @ _norm_slopes(first, y)
-
-
-def _feedforward_slopes(block: Block, y: Floats) -> Floats:
-    """(n, d, d) Dφ at each row of `y` (n, d)."""
-    part = block.feedforward
-    if part is None:
-        return np.zeros((len(y), block.d, block.d))
-    return part.jacobian(y)
-
-
-def _norm_slopes(norm: Normalisation, x: Floats) -> Floats:
-    """(n, d, d) DLN at each row of `x` (n, d), by complex steps, which are exact to rounding."""
-    step = 1e-30
-    steps = norm(x[:, None, :] + 1j * step * np.eye(x.shape[1]))
-    return np.swapaxes(steps.imag, 1, 2) / step

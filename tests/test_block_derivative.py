@@ -5,14 +5,15 @@ import numpy as np
 import pytest
 from conftest import SMOOTH
 
-from amplitude.exact.derivative import linearised
 from dispersion import ArgumentError, Block, DyT, FeedForward, Head, Kernel, LayerNorm, RMSNorm, Rotary
+from dispersion.block.derivative import value_and_jacobian
 
 
 def agrees(block, x):
-    image, derivative = linearised(block, x)
+    image, derivative = value_and_jacobian(block, x)
     truth = exact.jacobian(block, x)
     np.testing.assert_allclose(image, block.forward(x), rtol=1e-14, atol=1e-14)
+    np.testing.assert_array_equal(derivative, block.jacobian(x))
     np.testing.assert_allclose(derivative, truth, rtol=0, atol=1e-12 * max(1.0, np.abs(truth).max()))
 
 
@@ -83,7 +84,7 @@ def test_at_a_homogeneous_state_it_is_the_dispersion_relation(random_block):
     from dispersion import dispersion_relation
 
     block, a = random_block(3, 6, 2, 2), np.array([0.3, -0.2])
-    _, derivative = linearised(block, np.tile(a, (6, 1)))
+    _, derivative = value_and_jacobian(block, np.tile(a, (6, 1)))
     waves = np.exp(2j * np.pi * np.outer(np.arange(6), np.arange(6)) / 6)
     for k, matrix in enumerate(dispersion_relation(block, state=a).matrices):
         basis = np.kron(waves[:, k : k + 1], np.eye(2))
@@ -93,4 +94,36 @@ def test_at_a_homogeneous_state_it_is_the_dispersion_relation(random_block):
 def test_relu_at_its_kink_is_refused():
     block = Block([Head(Kernel.uniform(4), 0.5)], FeedForward.scalar("relu"))
     with pytest.raises(ArgumentError, match="activation"):
-        linearised(block, np.zeros((4, 1)))
+        value_and_jacobian(block, np.zeros((4, 1)))
+
+
+@pytest.mark.parametrize("placement", ["pre", "post"])
+@pytest.mark.parametrize("norm", [LayerNorm, RMSNorm, DyT])
+def test_slopes_of_many_tokens_at_once(norm, placement):
+    rng = np.random.default_rng(10)
+    first, second = (norm(rng.normal(size=3), rng.normal(size=3)) for _ in range(2))
+    block = Block([head()], FeedForward.elementwise("gelu", 3, 0.4), 0.7, first, second, placement)
+    x = rng.normal(size=(4, 5, 3))
+    for function in (first.jacobian, block.pointwise_jacobian, block.seen_jacobian):
+        slopes = function(x)
+        assert slopes.shape == (4, 5, 3, 3)
+        np.testing.assert_allclose(slopes[2, 3], function(x[2, 3]), rtol=1e-14)
+    steps = block.pointwise(x[..., None, :] + 1e-30j * np.eye(3)).imag / 1e-30
+    np.testing.assert_allclose(block.pointwise_jacobian(x), np.swapaxes(steps, -1, -2), rtol=0, atol=1e-13)
+
+
+def test_a_scalar_state_needs_no_axis_for_its_feature(random_block):
+    block, x = random_block(2, 5, 1), state(5, 5, 1)
+    np.testing.assert_array_equal(block.jacobian(x[:, 0]), block.jacobian(x))
+
+
+@pytest.mark.parametrize("x", [np.zeros((2, 4, 1)), np.zeros(3), np.zeros(4) + 0j, "x"])
+def test_what_is_not_one_real_state_is_refused(x):
+    with pytest.raises(ArgumentError, match="^x: got"):
+        Block([Head(Kernel.uniform(4), 0.5)]).jacobian(x)
+
+
+def test_rotary_frequencies_off_the_grid_are_refused():
+    turning = Rotary(np.eye(2), np.eye(2), [0.3])
+    with pytest.raises(ArgumentError, match="rotary"):
+        Block([Head(Kernel.uniform(4), np.eye(2), rotary=turning)]).jacobian(np.ones((4, 2)))
