@@ -1,7 +1,8 @@
 """Weakly nonlinear theory: what the modes of linear theory become once they have grown."""
 
 from amplitude.closed_forms.balanced import BalancedMap, balanced_boundary, balanced_map
-from amplitude.closed_forms.clusters import Clusters, ClusterState, cluster_state, clusters
+from amplitude.closed_forms.cluster_states import ClusterState, cluster_state
+from amplitude.closed_forms.clusters import Clusters, clusters
 from amplitude.closed_forms.competition import REGIMES, Competition, competition
 from amplitude.closed_forms.partitions import Partition, partitions, stable_partitions
 from amplitude.closed_forms.potential import one_mode_potential, two_mode_potential

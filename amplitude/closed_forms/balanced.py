@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from amplitude.closed_forms.partitions import MERGED, ClusterMap
+from amplitude.closed_forms.cluster_states import MERGED, ClusterMap
+from amplitude.closed_forms.clusters import saturation
 from dispersion import ArgumentError
 from dispersion.errors import broadcast, real_array, real_number
 from dispersion.noun import Noun
@@ -48,21 +49,24 @@ def balanced_map(
     shape = arrays[0].shape
     if not arrays[0].size:
         raise ArgumentError("alpha2", f"shape {shape}", "one value or more")
-    a2, a3, product, growth, gain = (array.ravel() for array in arrays)
-    if not ((gain > -2) & (gain < 0)).all():
+    if not ((arrays[-1] > -2) & (arrays[-1] < 0)).all():
         raise ArgumentError("eta", eta, "−2 < η < 0")
-    beta = -product - a3 + 2 * (1 + gain) * a2**2 / gain
+    a2, a3, eta_chi, mu, eta = (array.ravel() for array in arrays)
+    one = np.ones_like(a2)
+    beta, mean_ratio = saturation((one, a2, a3), eta, eta_chi, one)
     holds = (a3 < 0) & (beta > 0)
     with np.errstate(over="ignore"):
         boundary = np.where(holds, beta * (a2 / np.where(holds, a3, 1)) ** 2, np.inf)
-    u = np.sqrt(np.where(growth * beta > 0, growth / np.where(beta == 0, 1, beta), np.nan))
+    u = np.sqrt(np.where(mu * beta > 0, mu / np.where(beta == 0, 1, beta), np.nan))
     reduced = ClusterMap(
-        gain[None],
-        (product / gain)[None],
-        lambda h: (1 + growth[:, None]) * h + a2[:, None] * h**2 + a3[:, None] * h**3,
-        lambda h: 1 + growth[:, None] + 2 * a2[:, None] * h + 3 * a3[:, None] * h**2,
+        eta[None],
+        (eta_chi / eta)[None],
+        lambda h: (
+            (1 + mu[:, None]) * h + a2[:, None] * h**2 + a3[:, None] * h**3,
+            1 + mu[:, None] + 2 * a2[:, None] * h + 3 * a3[:, None] * h**2,
+        ),
     )
-    start = (-(a2 / gain) * u**2)[:, None] + u[:, None] * np.array([1.0, -1.0])
+    start = (mean_ratio * u**2)[:, None] + u[:, None] * np.array([1.0, -1.0])
     p = np.full((len(u), 2), 0.5)
     X, converged = reduced.solve(p, np.where(np.isfinite(start), start, 0.0))
     kept = converged & (X[:, 0] - X[:, 1] > MERGED * np.abs(X).max(axis=1)) & np.isfinite(u)
@@ -75,7 +79,7 @@ def balanced_map(
     return BalancedMap(
         beta.reshape(shape),
         boundary.reshape(shape),
-        (holds & (growth > 0) & (growth > boundary)).reshape(shape),
+        (holds & (mu > 0) & (mu > boundary)).reshape(shape),
         X.reshape(*shape, 2),
         within.reshape(*shape, 2),
         between.reshape(*shape, 2),

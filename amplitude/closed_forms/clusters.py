@@ -1,21 +1,23 @@
-"""Clusters: without positional encoding every heterogeneous mode has the same multiplier α_1, and
-tokens gather in groups of equal value.
+"""Two balanced clusters to cubic order: without positional encoding every heterogeneous mode has the same multiplier
+α_1, and tokens gather in groups of equal value.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize
 
 from amplitude.closed_forms.potential import one_mode_potential
 from amplitude.closed_forms.scalar_forms import ROUNDING, At, ScalarForms
-from dispersion import ArgumentError, Block, ExclusionError
-from dispersion.errors import choice, real_array
+from dispersion import Block, ExclusionError
+from dispersion.errors import choice
 from dispersion.noun import Noun
-from dispersion.quiet import beyond_float64, harmless_underflow
+from dispersion.quiet import harmless_underflow
+
+Scalar = TypeVar("Scalar", float, NDArray[np.float64])
 
 
 @dataclass(frozen=True)
@@ -74,106 +76,34 @@ def clusters(block: Block, at: At = "gain") -> Clusters:
     At onset β_cl = −ηχ − α_3 + 2(1+η)α_2²/η and m = −(α_2/η)u². Several heads add: η = Σ_hη_h, ηχ = Σ_hη_hχ_h.
     An ExclusionError says what the derivation excludes: d > 1, positional encoding, other η.
     """
-    forms = _without_positions(block)
+    forms = without_positions(block)
     eta = float(forms.eta.sum())
     if not -2 < eta < 0:
         raise ExclusionError("block", f"η = {eta:g}", "−2 < η < 0, so that the mean is stable at onset")
     a1, a2, a3 = forms.alpha
     choice("at", at, ("gain", "onset", "paper"))
-    growth = 1.0 if at == "onset" else a1
-    resolvent = (a1 if at == "gain" else 1.0) ** 2 - growth * (1 + eta)
-    if abs(resolvent) <= ROUNDING:
+    here, multiplier = 1.0 if at == "onset" else a1, a1 if at == "gain" else 1.0
+    if abs(multiplier**2 - here - here * eta) <= ROUNDING:
         raise ExclusionError("block", f"α_1 = {a1:g}, η = {eta:g}: the mean is in resonance", "α_1² ≠ α_1(1 + η)")
-    beta = -growth * float(forms.eta @ forms.chi) - a3 - 2 * a2**2 * (1 + eta) / resolvent
-    return Clusters(a1 - 1, at, beta, a2 / resolvent, a2, a3)
+    beta, mean_ratio = saturation((here, a2, a3), eta, float(forms.eta @ forms.chi), multiplier)
+    return Clusters(a1 - 1, at, beta, mean_ratio, a2, a3)
 
 
-@dataclass(frozen=True, eq=False)
-class ClusterState(Noun):
-    """An exact state of K clusters.
+def saturation(
+    alpha: tuple[Scalar, Scalar, Scalar], eta: Scalar, eta_chi: Scalar, multiplier: Scalar
+) -> tuple[Scalar, Scalar]:
+    """(β_cl, m/u²) with m = α_2u²/(Λ² − α_1(1+η)) and β_cl = −α_1ηχ − α_3 − 2α_2(1+η)m/u².
 
-    fractions : (K,) share of the tokens in each; values : (K,) X_c;
-    within : (K,) H'(h_c)(1 + Σηχ Var_c), the multiplier of differences inside cluster c (multiplicity
-    n_c − 1 each); between : (K,) complex multipliers of the values themselves.
-    Together they are the whole spectrum of the N-token Jacobian.
+    alpha : α_1, α_2, α_3; eta, eta_chi : Ση and Σηχ; multiplier : Λ. Numbers, or arrays of one shape.
     """
-
-    fractions: NDArray[np.float64]
-    values: NDArray[np.float64]
-    within: NDArray[np.float64]
-    between: NDArray[np.complex128]
-
-    @property
-    def mean(self) -> float:
-        """Mean over tokens."""
-        return float(self.fractions @ self.values)
-
-    @property
-    def stable(self) -> bool:
-        """Whether every multiplier, within and between clusters, is inside the unit circle."""
-        return bool(max(np.abs(self.within).max(), np.abs(self.between).max()) < 1)
+    a1, a2, a3 = alpha
+    resolvent = multiplier**2 - a1 - a1 * eta
+    return -a1 * eta_chi - a3 - 2 * a2**2 * (1 + eta) / resolvent, a2 / resolvent
 
 
-@beyond_float64
-def cluster_state(block: Block, fractions: ArrayLike = (0.5, 0.5), start: ArrayLike | None = None) -> ClusterState:
-    """The exact cluster state of a scalar block without positional encoding, by Newton's method.
-
-    With m_c, Var_c the mean and variance of X under weights p_b e^{χX_cX_b}:
-    X_c⁺ = H(X_c + Σ_h η_h m_c), solved for X⁺ = X.
-
-    fractions : (K,) positive shares p_c with sum 1 (whatever N: p_c N need not be whole);
-    start : (K,) first guess, by default the cubic prediction for two clusters, weighted so that the
-        mean is kept. Raises ArgumentError if Newton's method fails or clusters merge.
-    """
-    forms = _without_positions(block)
-    p = real_array("fractions", fractions)
-    if p.ndim != 1 or p.size < 1 or not (p > 0).all() or abs(p.sum() - 1) > 1e-12:
-        raise ArgumentError("fractions", fractions, "positive numbers with sum 1")
-    if start is None:
-        if p.size != 2:
-            raise ArgumentError("start", None, f"a first guess of shape ({p.size},)")
-        guess = clusters(block).amplitude * np.array([np.sqrt(p[1] / p[0]), -np.sqrt(p[0] / p[1])])
-    else:
-        guess = np.array(real_array("start", start))
-    if guess.shape != p.shape or not np.isfinite(guess).all():
-        raise ArgumentError("start", guess, f"{p.size} finite numbers")
-    identity = np.eye(p.size)
-    result = optimize.root(
-        lambda X: _advance(block, forms, p, X)[0] - X,
-        guess,
-        jac=lambda X: _advance(block, forms, p, X)[1] - identity,
-        tol=1e-15,
-    )
-    advanced, jacobian, within = _advance(block, forms, p, result.x)
-    gaps = np.abs(result.x[:, None] - result.x)[~np.eye(p.size, dtype=bool)]
-    if not np.abs(advanced - result.x).max() <= 1e-12 * (1 + np.abs(result.x).max()):
-        raise ArgumentError("start", guess, "a guess from which Newton's method converges")
-    if gaps.size and gaps.min() <= 1e-9:
-        raise ArgumentError("start", guess, "a guess from which the clusters do not merge")
-    return ClusterState(p, result.x, within, np.linalg.eigvals(jacobian).astype(complex))
-
-
-def _advance(
-    block: Block, forms: ScalarForms, p: NDArray[np.float64], X: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """X⁺ (K,), ∂X⁺/∂X (K, K), and the multipliers within clusters (K,)."""
-    h, own, other = X.copy(), np.ones_like(X), np.zeros((X.size, X.size))
-    for eta, chi in zip(forms.eta, forms.chi, strict=True):
-        logits = chi * np.outer(X, X)
-        weights = p * np.exp(logits - logits.max(axis=1, keepdims=True))
-        weights /= weights.sum(axis=1, keepdims=True)
-        mean = weights @ X
-        deviation = X - mean[:, None]
-        h += eta * mean
-        own += eta * chi * (weights * deviation**2).sum(axis=1)
-        other += eta * weights * (1 + chi * X[:, None] * deviation)
-    slope = block.pointwise_jacobian(h[:, None])[:, 0, 0]
-    advanced = block.pointwise(h[:, None])[:, 0]
-    return advanced, slope[:, None] * (np.diag(own) + other), slope * own
-
-
-def _without_positions(block: Block) -> ScalarForms:
+def without_positions(block: Block) -> ScalarForms:
+    """The forms of a scalar `block` whose heads know no positions; others are refused."""
     forms = ScalarForms.of(block)
-    if np.abs(forms.symbols[:, 1:]).max() > 1e-12:
+    if np.abs(forms.symbols[:, 1:]).max(initial=0.0) > 1e-12:
         raise ExclusionError("block", "a head with positional encoding", "Kernel.uniform in every head")
     return forms

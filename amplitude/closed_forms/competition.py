@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from amplitude.closed_forms.cubic import cross_coupling, self_coupling
 from amplitude.closed_forms.potential import two_mode_potential
 from amplitude.closed_forms.scalar_forms import At, ScalarForms
 from dispersion import Block, ExclusionError
@@ -146,23 +147,16 @@ def competition(block: Block, k1: int, k2: int, at: At = "gain", state: ArrayLik
     i, j = k
     forms.refuse_unstable(0, 2 * i, 2 * j, i + j, i - j, critical=(i, j))
     here, multipliers = forms.evaluate(at, i, j)
-    modes = list(zip(k, multipliers, strict=True))
-    beta = np.array([[_coefficient(here, *mode, *other) for other in modes] for mode in modes])
+    first, second = zip(k, multipliers, strict=True)
+    beta = np.array(
+        [
+            [self_coupling(here, *first).coefficient, cross_coupling(here, *first, *second)],
+            [cross_coupling(here, *second, *first), self_coupling(here, *second).coefficient],
+        ]
+    )
     phases = np.exp(-1j * np.angle(multipliers))
     actual = np.array([forms.J(i), forms.J(j)])
     return Competition((i, j), n, actual, at, -phases[:, None] * beta)
-
-
-def _coefficient(forms: ScalarForms, i: int, multiplier_i: complex, j: int, multiplier_j: complex) -> complex:
-    """β_ij: how |B_j|² changes the multiplier of B_i; β_ii counts its equal pairs once."""
-    B, C, slaved = forms.B, forms.C, forms.slaved
-    mean = slaved(2 * B(j, -j), abs(multiplier_j) ** 2, 0)
-    if i == j:
-        harmonic = slaved(B(i, i), multiplier_i**2, 2 * i)
-        return 3 * C(i, i, -i) + 2 * B(i, 0) * mean + 2 * B(-i, 2 * i) * harmonic
-    total = slaved(2 * B(i, j), multiplier_i * multiplier_j, i + j)
-    difference = slaved(2 * B(i, -j), multiplier_i * multiplier_j.conjugate(), i - j)
-    return 6 * C(i, j, -j) + 2 * B(i, 0) * mean + 2 * B(-j, i + j) * total + 2 * B(j, i - j) * difference
 
 
 def _refuse_resonance(i: int, j: int, forms: ScalarForms) -> None:

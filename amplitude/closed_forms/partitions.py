@@ -1,13 +1,11 @@
 """Which partitions of the tokens into clusters are stable (no positional encoding; exact reduction, derived).
 
-n_c tokens share the value X_c, p_c = n_c/N. With m_c and Var_c the mean and variance of X under p_b e^{χX_cX_b},
-h_c = X_c + Ση m_c and X_c⁺ = H(h_c). The N multipliers are those of this map of K values, and for each cluster of at
-least two tokens H'(h_c)(1 + Σηχ Var_c), n_c − 1 times: differences inside it.
+n_c tokens share the value X_c, p_c = n_c/N. The N multipliers are those of the `ClusterMap` of K values, and for each
+cluster of at least two tokens that of differences inside it, n_c − 1 times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
@@ -15,18 +13,16 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from amplitude.closed_forms.clusters import ClusterState
+from amplitude.closed_forms.cluster_states import MERGED, ClusterMap, ClusterState
+from amplitude.closed_forms.clusters import saturation, without_positions
 from amplitude.closed_forms.scalar_forms import ScalarForms
-from dispersion import ArgumentError, Block, ExclusionError
+from dispersion import ArgumentError, Block
 from dispersion.errors import whole_number
 from dispersion.memory import require
 from dispersion.noun import Noun
 from dispersion.quiet import harmless_underflow
 
 Floats = NDArray[np.float64]
-
-MERGED = 1e-6
-"""Difference of two cluster values, against the larger of them and 1e-3, under which they count as one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +62,7 @@ def partitions(block: Block, clusters: int = 2) -> tuple[Partition, ...]:
     """
     if whole_number("clusters", clusters, 2) > 3:
         raise ArgumentError("clusters", clusters, "2 or 3")
-    forms = _without_positions(block)
+    forms = without_positions(block)
     n = block.n
     if n < clusters:
         raise ArgumentError("clusters", clusters, f"at most the {n} tokens")
@@ -74,7 +70,7 @@ def partitions(block: Block, clusters: int = 2) -> tuple[Partition, ...]:
     require("block", f"{n:,} tokens in {clusters} clusters, {many:,} partitions", 1000 * many)
     cuts = np.array(list(combinations(range(1, n), clusters - 1)))
     counts = np.diff(np.hstack([np.zeros((len(cuts), 1), int), cuts, np.full((len(cuts), 1), n)]), axis=1)
-    reduced = ClusterMap(forms.eta, forms.chi, *_pointwise(block))
+    reduced = ClusterMap.of(block)
     found: dict[tuple[int, ...], list[Floats]] = {tuple(map(int, c)): [] for c in counts}
     pending = [(c, start) for c in found for start in _starts(forms, c)]
     if clusters == 3:
@@ -96,7 +92,9 @@ def partitions(block: Block, clusters: int = 2) -> tuple[Partition, ...]:
                 found[c].append(X)
                 fresh.append((c, X))
         pending = [(other, X) for c, X in fresh for other in _neighbours(c) if not found[other]]
-    return tuple(_partition(reduced, c, X, n) for c, states in found.items() for X in states)
+    return tuple(
+        Partition(np.array(c), reduced.state(np.array(c) / n, X)) for c, states in found.items() for X in states
+    )
 
 
 @harmless_underflow
@@ -108,70 +106,12 @@ def stable_partitions(block: Block, clusters: int = 2) -> tuple[Partition, ...]:
     return tuple(partition for partition in partitions(block, clusters) if partition.stable)
 
 
-@dataclass(frozen=True, eq=False)
-class ClusterMap:
-    """X_c⁺ for many states at once: eta, chi (heads,) or (heads, B); value, slope : H and H', (B, K) → (B, K)."""
-
-    eta: Floats
-    chi: Floats
-    value: Callable[[Floats], Floats]
-    slope: Callable[[Floats], Floats]
-
-    def advance(self, p: Floats, X: Floats) -> tuple[Floats, Floats, Floats]:
-        """X⁺ (B, K), ∂X⁺/∂X (B, K, K), and the multipliers within clusters (B, K), for shares p (B, K)."""
-        h, own, other = X.copy(), np.ones_like(X), np.zeros((*X.shape, X.shape[1]))
-        for eta, chi in zip(self.eta, self.chi, strict=True):
-            eta, chi = np.reshape(eta, (-1, 1)), np.reshape(chi, (-1, 1))
-            logits = chi[..., None] * X[:, :, None] * X[:, None, :]
-            weights = p[:, None, :] * np.exp(logits - logits.max(axis=2, keepdims=True))
-            weights /= weights.sum(axis=2, keepdims=True)
-            mean = np.einsum("bcd,bd->bc", weights, X)
-            deviation = X[:, None, :] - mean[:, :, None]
-            h += eta * mean
-            own += eta * chi * (weights * deviation**2).sum(axis=2)
-            other += eta[..., None] * weights * (1 + chi[..., None] * X[:, :, None] * deviation)
-        slope = self.slope(h)
-        diagonal = own[:, :, None] * np.eye(X.shape[1])
-        return self.value(h), slope[:, :, None] * (diagonal + other), slope * own
-
-    def solve(self, p: Floats, X: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-        """(X (B, K), which converged (B,)): Newton's method from X, step lengths at most half of the largest value."""
-        X = X.copy()
-        for _ in range(60):
-            advanced, jacobian, _ = self.advance(p, X)
-            system = jacobian - np.eye(X.shape[1])
-            singular = np.abs(np.linalg.det(system)) < 1e-14
-            system[singular] -= 1e-7 * np.eye(X.shape[1])
-            step = np.linalg.solve(system, (advanced - X)[..., None])[..., 0]
-            longest = 0.5 * np.abs(X).max(axis=1) + 1e-3
-            step *= np.minimum(1, longest / np.maximum(np.abs(step).max(axis=1), 1e-300))[:, None]
-            X = np.clip(X - step, -20, 20)
-            if np.abs(step).max() < 1e-14:
-                break
-        residual = np.abs(self.advance(p, X)[0] - X).max(axis=1)
-        return X, residual < 1e-12 * (1 + np.abs(X).max(axis=1))
-
-
-def _partition(reduced: ClusterMap, counts: tuple[int, ...], X: Floats, n: int) -> Partition:
-    p = np.array(counts) / n
-    _, jacobian, within = reduced.advance(p[None], X[None])
-    between = np.linalg.eigvals(jacobian[0]).astype(complex)
-    return Partition(np.array(counts), ClusterState(p, X, within[0], between))
-
-
-def _pointwise(block: Block) -> tuple[Callable[[Floats], Floats], Callable[[Floats], Floats]]:
-    """H and H' of a scalar block, elementwise; H' by a complex step."""
-    return (
-        lambda h: block.pointwise(h[..., None])[..., 0],
-        lambda h: block.pointwise((h + 1e-30j)[..., None])[..., 0].imag / 1e-30,
-    )
-
-
 def _starts(forms: ScalarForms, counts: tuple[int, ...]) -> list[Floats]:
     """(K,) decreasing values without a mean, about the size at which the cubic terms balance the growth."""
     a1, a2, a3 = forms.alpha
-    eta, p = float(forms.eta.sum()), np.array(counts) / sum(counts)
-    beta = -float(forms.eta @ forms.chi) - a3 + (2 * (1 + eta) * a2**2 / eta if eta else 0.0)
+    p = np.array(counts) / sum(counts)
+    # without attention the mean is not slaved: −1 takes its term out of β
+    beta, _ = saturation((1.0, a2, a3), float(forms.eta.sum()) or -1.0, float(forms.eta @ forms.chi), 1.0)
     u = np.sqrt(max(abs(a1 - 1), 1e-4) / max(abs(beta), 1e-2))
     shapes = [np.array([1.0, -1.0])] if len(counts) == 2 else [np.array([1.0, m, -1.0]) for m in (-0.5, 0.5)]
     moved = [shape - p @ shape for shape in shapes]
@@ -189,10 +129,3 @@ def _neighbours(counts: tuple[int, ...]) -> list[tuple[int, ...]]:
             if source != target and min(moved) > 0:
                 found.append(tuple(moved))
     return found
-
-
-def _without_positions(block: Block) -> ScalarForms:
-    forms = ScalarForms.of(block)
-    if np.abs(forms.symbols[:, 1:]).max(initial=0.0) > 1e-12:
-        raise ExclusionError("block", "a head with positional encoding", "Kernel.uniform in every head")
-    return forms

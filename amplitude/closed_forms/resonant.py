@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from amplitude.closed_forms.cubic import self_coupling
 from amplitude.closed_forms.scalar_forms import At, ScalarForms
 from dispersion import Block, ExclusionError
 from dispersion.errors import real_number
@@ -192,9 +193,7 @@ def period_four(block: Block, at: At = "gain", state: ArrayLike | None = None) -
     multiplier = _real(forms, k)
     forms.refuse_unstable(0, 2 * k)
     here, (L,) = forms.evaluate(at, k)
-    mean = here.slaved(2 * here.B(k, -k), L**2, 0)
-    harmonic = here.slaved(here.B(k, k), L**2, 2 * k)
-    c1 = 3 * here.C(k, k, -k) + 2 * here.B(k, 0) * mean + 2 * here.B(-k, 2 * k) * harmonic
+    c1, _, harmonic = self_coupling(here, k, L)
     c3 = here.C(-k, -k, -k) + 2 * here.B(-k, 2 * k) * harmonic
     sign = np.sign(L.real)
     return PeriodFour(multiplier, at, float(sign * c1.real), float(sign * c3.real))
@@ -212,8 +211,7 @@ def period_three(block: Block, at: At = "gain", state: ArrayLike | None = None) 
         raise ExclusionError("block", f"Λ = {multiplier:.6g} at q = 2π/3", "Λ > 0, or standing_wave")
     forms.refuse_unstable(0)
     here, (L,) = forms.evaluate(at, k)
-    mean = here.slaved(2 * here.B(k, -k), L**2, 0)
-    c1 = 3 * here.C(k, k, -k) + 2 * here.B(k, 0) * mean
+    c1 = self_coupling(here, k, L, harmonic=False).coefficient
     return PeriodThree(multiplier, at, here.B(-k, -k).real, c1.real)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from amplitude.closed_forms.cubic import self_coupling
 from amplitude.closed_forms.potential import one_mode_potential, plot_potential
 from amplitude.closed_forms.scalar_forms import At, ScalarForms
 from dispersion import Block, ExclusionError
@@ -136,9 +137,7 @@ def _wave(block: Block, k: int, at: At, state: ArrayLike | None, symmetric: bool
     _refuse_lattice(k, n, forms.multiplier(k))
     forms.refuse_unstable(0, 2 * k, critical=(k,))
     here, (multiplier,) = forms.evaluate(at, k)
-    mean = here.slaved(2 * here.B(k, -k), abs(multiplier) ** 2, 0)
-    harmonic = here.slaved(here.B(k, k), multiplier**2, 2 * k)
-    c = 3 * here.C(k, k, -k) + 2 * here.B(k, 0) * mean + 2 * here.B(-k, 2 * k) * harmonic
+    c, mean, harmonic = self_coupling(here, k, multiplier)
     beta = -c * abs(multiplier) / multiplier
     return Wave(
         k=k,
