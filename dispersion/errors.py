@@ -241,6 +241,8 @@ def check_shape(argument: str, array: NDArray, shape: tuple[int | None, ...]) ->
 
 def _numbers(value: object) -> NDArray[Any]:
     """`value` as an array of float64 or complex128, itself if it is one; a TypeError or ValueError if it is not."""
+    if type(value) is np.ndarray and value.dtype in (np.float64, np.complex128) and value.dtype.isnative:
+        return value
     if _loses(value):
         raise TypeError
     try:
@@ -254,9 +256,12 @@ def _numbers(value: object) -> NDArray[Any]:
         )
     if kind not in "iufc":
         raise TypeError
+    double = np.dtype(np.complex128 if kind == "c" else np.float64)
+    if array.dtype.itemsize <= double.itemsize:
+        return array.astype(double, copy=False)
     with np.errstate(over="ignore", under="ignore"):
-        numbers = array.astype(np.complex128 if kind == "c" else np.float64, copy=False)
-    if array.dtype.itemsize > numbers.dtype.itemsize and (np.isfinite(array) & ~np.isfinite(numbers)).any():
+        numbers = array.astype(double)
+    if (np.isfinite(array) & ~np.isfinite(numbers)).any():
         raise OverflowError
     return numbers
 

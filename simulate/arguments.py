@@ -53,7 +53,7 @@ def _axis(name: str, values: ArrayLike) -> NDArray:
     except ValueError:
         raise ArgumentError(argument, "rows of different lengths", accepted) from None
     if array.dtype.kind in "OT" and all(isinstance(value, str) for value in array.flat):
-        array = array.astype(str)
+        array = np.array([str(value) for value in array.flat]).reshape(array.shape)
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "biufU" or array.dtype in UNKNOWN:
         raise ArgumentError(argument, f"shape {array.shape} of {array.dtype}", accepted)
     if array.dtype.kind == "U" and not all(isinstance(value, str) for value in values):  # type: ignore[union-attr]

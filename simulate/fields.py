@@ -40,6 +40,7 @@ def grid_fourier(x: ArrayLike, shape: tuple[int, ...] | None = None) -> NDArray[
     return (np.fft.fftn(x.reshape(*batch, *shape, d), axes=axes) / n).reshape(x.shape)
 
 
+@beyond_float64
 def dominant(coefficients: NDArray[np.complex128], shape: tuple[int, ...]) -> Wavenumber:
     """The wavenumber of the largest |B_k| (norm over features) but k = 0, the first of ±k, from B_k (N, d).
 

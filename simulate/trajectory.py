@@ -67,6 +67,7 @@ class Trajectory(Noun):
         return int(self.layers[-1])
 
     @property
+    @beyond_float64
     def spectrum(self) -> NDArray[np.float64]:
         """(N//2+1, d) |B_k| of each feature; (*shape, d) on a torus; without the last axis for d = 1."""
         if len(self.shape) == 1:
@@ -81,11 +82,13 @@ class Trajectory(Noun):
         return fields.dominant(fields.grid_fourier(self.state, self.shape), self.shape)
 
     @property
+    @beyond_float64
     def amplitude(self) -> float:
         """|B_k| at the dominant wavenumber: x_j = B e^{iqj} + c.c."""
         return float(np.linalg.norm(self._coefficient(self.state, self.wavenumber)))
 
     @property
+    @beyond_float64
     def phase_advance(self) -> float:
         """arg(B_k after / B_k before) of the dominant wavenumber over the last layer, radians; NaN where either is but
         rounding.
@@ -97,18 +100,21 @@ class Trajectory(Noun):
         return float(observables.turn(1.0, np.vdot(before, after)))
 
     @property
+    @beyond_float64
     def mean(self) -> NDArray[np.float64]:
         """(d,) average over tokens; a number for d = 1."""
         mean: NDArray[np.float64] = self.state.mean(axis=0)
         return mean[0] if self.block.d == 1 else mean
 
     @property
+    @beyond_float64
     def cluster_values(self) -> NDArray[np.float64]:
         """(d, 2) mean of the tokens below and above the mid-range, each feature apart; (2,) for d = 1."""
         values = observables.cluster_values(self.state.T)
         return values[0] if self.block.d == 1 else values
 
     @property
+    @beyond_float64
     def heterogeneity(self) -> float:
         """‖X − mean‖/‖X‖ with norms over tokens and features, small at rank collapse; 0 at zero."""
         x = self.state / power_of_two(np.abs(self.state).max())

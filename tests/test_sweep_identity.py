@@ -433,9 +433,10 @@ def test_names_of_other_variables_are_refused_before_the_work():
 
 
 def test_strings_of_pandas_are_strings(tmp_path):
-    values = np.array(["tanh", "sine"], dtype=object)
-    found = sweep(lambda name: make_block(0.5), {"name": values}, depth=2, path=tmp_path / "a.nc")
-    assert found.name.values.tolist() == ["tanh", "sine"]
+    for number, kind in enumerate((object, np.dtypes.StringDType())):
+        values = np.array(["tanh", "sine"], dtype=kind)
+        found = sweep(lambda name: make_block(0.5), {"name": values}, depth=2, path=tmp_path / f"{number}.nc")
+        assert found.name.values.tolist() == ["tanh", "sine"]
 
 
 def named(name):

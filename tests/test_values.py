@@ -26,6 +26,7 @@ from dispersion import (
     symbols,
     t5_bucket,
 )
+from simulate import iterate
 
 COPIES = {
     "copy": copy.copy,
@@ -283,3 +284,15 @@ def test_a_normalised_block_iterates_from_tiny_states():
     block = Block([Head(RING, np.eye(2), np.eye(2))], feedforward_norm=RMSNorm([1.0, 1.0], eps=0.0), placement="post")
     x = np.array([[1.0, 100], [2, 40], [30, 120], [7, 9]]) * 1e-202
     np.testing.assert_allclose(simulate.iterate(block, depth=1, start=x).state, block.forward(x), rtol=1e-12)
+
+
+def test_logits_and_states_at_the_ends_of_float64_come_without_a_warning():
+    with np.errstate(all="raise"):
+        assert np.isfinite(symbols([1e308, -1e308])).all()
+        assert np.isfinite(Kernel.table([1e308, -1e308]).symbol).all()
+        with pytest.raises(ArgumentError, match="inf"):
+            Kernel.table(np.full(8, 1e308)) + Kernel.table(np.full(8, 1e308))
+        path = iterate(Block([Head(Kernel.alibi(8, 0.3), -0.4, 1.5)]), 200, np.full((8, 1), 1e-300))
+        assert path.amplitude < 1e-300
+        assert path.wavenumber == 0
+        assert np.isnan(path.phase_advance) or abs(path.phase_advance) <= np.pi

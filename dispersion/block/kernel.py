@@ -12,7 +12,7 @@ from dispersion.errors import ArgumentError, flag, frozen, frozen_logits, number
 from dispersion.grid import grid_lags, mirrored
 from dispersion.memory import require
 from dispersion.noun import cached_property
-from dispersion.quiet import harmless_underflow
+from dispersion.quiet import beyond_float64
 
 STEEP = 700.0
 """Largest |Im q·r| at which λ(q) is computed: e^709 is the end of float64."""
@@ -61,7 +61,8 @@ class Kernel(Encodings):
     @cached_property
     def weights(self) -> NDArray[np.float64]:
         """Attention weights A_r = softmax(b)_r at a homogeneous state, indexed as `logits`."""
-        weights = np.exp(self.logits - self.logits.max())
+        with np.errstate(over="ignore", under="ignore"):
+            weights = np.exp(self.logits - self.logits.max())
         return frozen(weights / weights.sum())
 
     @cached_property
@@ -81,6 +82,7 @@ class Kernel(Encodings):
         """Whether A_r = A_{−r} to rounding, so that λ is real on the grid."""
         return bool(is_symmetric(self.weights, len(self.shape)))
 
+    @beyond_float64
     def __add__(self, other: Kernel) -> Kernel:
         if not isinstance(other, Kernel):
             return NotImplemented
@@ -89,6 +91,7 @@ class Kernel(Encodings):
             raise ArgumentError("kernel", got, f"a kernel like the first: shape {self.shape}, causal={self.causal}")
         return Kernel(self.logits + other.logits, self.causal)
 
+    @beyond_float64
     def __mul__(self, strength: float) -> Kernel:
         strength, removed = real_number("strength", strength), self.logits == -np.inf
         return Kernel(np.where(removed, -np.inf, strength * np.where(removed, 0.0, self.logits)), self.causal)
@@ -96,13 +99,15 @@ class Kernel(Encodings):
     __rmul__ = __mul__
 
 
-@harmless_underflow
+@beyond_float64
 def symbols(logits: ArrayLike, axes: int = 1) -> NDArray[np.complex128]:
     """λ(q) on the grid of many kernels at once: what `Kernel(logits).symbol` is for one.
 
     logits : (…, N) or, with `axes` = D, (…, N_1, …, N_D), finite or −inf, not −inf at every lag; the result has the
     same shape.
     """
+    if isinstance(logits, np.ndarray):
+        require("logits", f"{logits.size:,} logits", 48 * logits.size)
     logits = frozen_logits("logits", logits)
     over = tuple(range(-whole_number("axes", axes, 1), 0))
     if logits.ndim < axes or logits.size == 0:
