@@ -26,8 +26,8 @@ PRESENT = [name for name in ALLOWED if (ROOT / name / "__init__.py").exists()]
 MODULES = sorted([path for name in ALLOWED for path in (ROOT / name).rglob("*.py")] + list(ROOT.glob("tokenwaves.py")))
 
 
-def imported(path):
-    """Top-level names that a module imports anywhere: functions, annotations and import_module included."""
+def modules_of(path):
+    """The modules that a module imports anywhere: functions, annotations and import_module included."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -38,7 +38,12 @@ def imported(path):
             function = getattr(node.func, "attr", getattr(node.func, "id", None))
             if function in ("import_module", "__import__"):
                 names.add(str(node.args[0].value))
-    return {name.partition(".")[0] for name in names}
+    return names
+
+
+def imported(path):
+    """The top-level names of `modules_of`."""
+    return {name.partition(".")[0] for name in modules_of(path)}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -47,6 +52,15 @@ def test_arrows(path):
     names = imported(path)
     assert (names & OURS) - {package} <= ALLOWED[package]
     assert package == "models" or "torch" not in names
+
+
+def test_closed_forms_and_normal_forms_are_independent():
+    """Two routes to one number check each other only as long as neither takes anything from the other."""
+    rooms = ("closed_forms", "normal_forms")
+    for own, other in (rooms, rooms[::-1]):
+        paths = list((ROOT / "amplitude" / own).glob("*.py"))
+        assert len(paths) > 5
+        assert not [path for path in paths if any(f"amplitude.{other}" in name for name in modules_of(path))]
 
 
 def test_every_package_is_looked_at():

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion.errors import broadcast, frozen_array, real_array, real_number
-from dispersion.plot import axes_for
 from dispersion.quiet import beyond_float64
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 @beyond_float64
@@ -40,22 +33,3 @@ def two_mode_potential(
     beta_cross = real_number("beta_cross", beta_cross)
     separate = one_mode_potential(R1, mu[0], beta_self[0]) + one_mode_potential(R2, mu[1], beta_self[1])
     return separate + beta_cross * R1**2 * R2**2 / 2
-
-
-def plot_potential(
-    V: Callable[[NDArray[np.float64]], NDArray[np.float64]], stationary: Mapping[float, bool], ax: Axes | None = None
-) -> Axes:
-    """Draw a potential over signed amplitudes, its minima as filled dots and its maxima as open ones.
-
-    V : the potential; stationary : its stationary R ≥ 0 and whether each is a minimum; ax : the axes, by default the
-    those of a new figure. Returns the axes.
-    """
-    ax = axes_for(ax)
-    R = np.linspace(-1.6, 1.6, 401) * (max(stationary) or 1.0)
-    (line,) = ax.plot(R, V(R))
-    for place, minimum in stationary.items():
-        face = line.get_color() if minimum else "white"
-        at = np.array([place, -place])
-        ax.plot(at, V(at), "o", color=line.get_color(), markerfacecolor=face, markersize=5, zorder=3)
-    ax.set(xlabel="amplitude $R$", ylabel="potential $V(R)$")
-    return ax

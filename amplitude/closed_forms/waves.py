@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from amplitude.closed_forms.cubic import self_coupling
-from amplitude.closed_forms.potential import one_mode_potential, plot_potential
+from amplitude.closed_forms.potential import one_mode_potential
 from amplitude.closed_forms.scalar_forms import At, ScalarForms
+from amplitude.plot import plot_potential
 from dispersion import Block, ExclusionError
 from dispersion.errors import real_number
 from dispersion.grid import grid_index
@@ -98,7 +99,7 @@ class Wave(Noun):
         """Draw V(R) with its extrema marked; `ax`: the axes, by default those of a new figure; returns them."""
         stationary = {0.0: self.mu < 0}
         if self.amplitude > 0:
-            stationary[self.amplitude] = self.stable
+            stationary |= {self.amplitude: self.stable, -self.amplitude: self.stable}
         return plot_potential(self.potential, stationary, ax)
 
 

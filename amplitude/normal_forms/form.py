@@ -20,11 +20,11 @@ from amplitude.normal_forms.power_series import Grading
 from amplitude.normal_forms.reduced_map import ReducedMap, Solution
 from amplitude.normal_forms.steady import solutions
 from amplitude.normal_forms.verdicts import judged, verdict
+from amplitude.plot import plot_potential
 from dispersion import ArgumentError, Block, Dispersion, ExclusionError, Mode, dispersion_relation
 from dispersion.errors import check_shape, instance, items, number_array, real_array, whole_number
 from dispersion.grid import Wavenumber, conjugate_pairs, wavenumber
 from dispersion.noun import Noun, cached_property
-from dispersion.plot import axes_for
 from dispersion.quiet import beyond_float64, harmless_underflow
 
 if TYPE_CHECKING:
@@ -274,21 +274,14 @@ class NormalForm(Noun):
         """Draw V(R) of a single mode, its minima as filled dots and its maxima as open ones; `ax`: the axes, by
         default those of a new figure; returns them.
         """
-        ax = axes_for(ax)
         unit = np.exp(-1j * np.angle(self.modes[0].multiplier))
-        places = {0.0: abs(self.modes[0].multiplier) < 1}
+        stationary = {0.0: abs(self.modes[0].multiplier) < 1}
         for solution in self.solutions:
             for R in (abs(solution.z[0]), -abs(solution.z[0])):
                 # on this axis, and not on another ray
-                if abs((unit * self.map(np.array([R + 0j]))[0]).real - R) < 1e-8 * abs(R) and len(places) < 5:
-                    places[R] = solution.stable
-        R = np.linspace(-1.6, 1.6, 401) * (max(map(abs, places)) or 1.0)
-        (line,) = ax.plot(R, self.potential(R))
-        for place, minimum in places.items():
-            face = line.get_color() if minimum else "white"
-            ax.plot([place], self.potential([place]), "o", color=line.get_color(), mfc=face, ms=5, zorder=3)
-        ax.set(xlabel="amplitude $R$", ylabel="potential $V(R)$")
-        return ax
+                if abs((unit * self.map(np.array([R + 0j]))[0]).real - R) < 1e-8 * abs(R) and len(stationary) < 5:
+                    stationary[R] = solution.stable
+        return plot_potential(self.potential, stationary, ax)
 
     def _defect(self, solution: Solution) -> float:
         """max|F(X) − X⁺| of a `solution`, against its size and how fast the slowest growth makes up for it."""
