@@ -335,7 +335,7 @@ def figure() -> None:
     from simulate import sweep
 
     # by its name: the package has a function `scaling` of the same name
-    modules = {name: import_module(f"figures.{name}") for name in ("fig3.maps", "diagram.maps", "fig3.beyond")}
+    modules = {name: import_module(f"figures.{name}") for name in ("fig3.maps", "phase_diagram.maps", "fig3.beyond")}
     modules["fig3.scaling"] = import_module("figures.fig3.scaling")
     panels = {"scaling": fig3, "amplitude": modules["fig3.maps"], "wavenumber": modules["fig3.maps"]}
     panels["competing"] = modules["fig3.maps"]

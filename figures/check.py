@@ -1,182 +1,87 @@
-"""`tokenwaves check`: predictions for a model against its own forward pass, as a table, as JSON, and drawn."""
+"""Drawing a check: ρ(J(q)) layer by layer, and the growth through all layers, predicted and measured."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-from importlib.util import find_spec
-from math import isfinite
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
-from dispersion import ArgumentError
-from figures.modes import PICTURES, aligned, as_title, finite, wave_name
+from dispersion.grid import conjugate_pairs, grid_wavenumbers
+from figures.style import BLUE, DIVERGING, TWO_COLUMNS, VERMILION, centred, panel_label, verbatim
 
 if TYPE_CHECKING:
     from models.check import Check
-    from models.line import LineCheck
-    from models.subject import Subject
-
-MODES = 6
-"""How many leading modes are listed."""
 
 
-def run(
-    model: str,
-    family: str | None = None,
-    config: str | None = None,
-    state: str | None = None,
-    tokens: int | None = None,
-    layers: int | None = None,
-    boundary: str | None = None,
-    device: str = "cpu",
-    trust: bool = False,
-    plot: str | os.PathLike[str] | None = None,
-    as_json: bool = False,
-) -> None:
-    """Print what was predicted for `model` and what its forward pass did.
-
-    model : a block .toml, a program .pt2, a checkpoint (with `family` and perhaps `config`), or module:callable.
-    state : token:ID, mean, zeros, numbers or a .npy file; tokens, layers : how many; boundary : as in `measure`;
-    device : 'cpu' or 'cuda'; trust : whether a program runs its own code;
-    plot : a picture to write; as_json : print JSON instead of a table.
-    An ArgumentError names what cannot be used, options by their names on the command line.
-    """
-    if plot is not None and Path(plot).suffix.lower() not in PICTURES:
-        raise ArgumentError("--plot", repr(str(plot)), f"a name ending in {', '.join(PICTURES)}")
-    if find_spec("torch") is None:
-        raise ArgumentError("check", "no PyTorch", "an environment with it: pip install 'tokenwaves[torch]'")
-    from models.device import usable
-    from models.subject import subject
-
-    usable(device)
-    asked = subject(model, family, config, tokens, layers, boundary, device, trust)
-    if plot is not None and len(asked.shape) > 2:
-        raise ArgumentError("--plot", f"a torus of {len(asked.shape)} axes", "a ring or a torus of two axes")
-    base, name = asked.state(state)
-    checked = asked.check(base, device, sys.stderr.isatty())
-    found = summary(asked, checked, asked.line_check(base, device), base, name)
-    if plot is not None:
-        from figures.check_plot import save_picture
-
-        found["plot"] = str(save_picture(checked, Path(plot), f"{as_title(Path(model).name)}, {asked.kind}"))
-    print(json.dumps(finite(found), indent=2, allow_nan=False) if as_json else text(found))
+def draw(checked: Check, title: str) -> Figure:
+    """The figure of `checked`; call it within `style()`. title : above it."""
+    figure = Figure(figsize=(TWO_COLUMNS, 2.5), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    draw_layers(checked, left)
+    draw_growth(checked, right)
+    left.set_title(verbatim(title), loc="left")
+    panel_label(left, "a")
+    panel_label(right, "b")
+    return figure
 
 
-def summary(asked: Subject, checked: Check, line: LineCheck | None, base: Any, name: str) -> dict[str, Any]:
-    """What the command reports of the model `asked` about, `checked` at the state `base`, (d,), called `name`.
-
-    line : what grows most on a line of tokens, where that is known; then it is what the verdict is about.
-    """
-    columns = (checked.modes, checked.growth, checked.measured_growth, checked.error, checked.leak, checked.noise)
-    return {
-        "model": asked.name,
-        "kind": asked.kind,
-        "shape": list(asked.shape),
-        "d": len(base),
-        "layers": checked.layers,
-        "boundary": asked.boundary,
-        "state": {"name": name, "norm": float(np.linalg.norm(base))},
-        "source": checked.source,
-        "notes": list(asked.notes),
-        "verdict": checked.verdict if line is None else f"{line.verdict}; as waves, {checked.verdict}",
-        "confirmed": checked.confirmed if line is None else line.confirmed,
-        "defect": checked.defect,
-        "waves": [
-            {
-                "k": _plain(mode.k),
-                "predicted": float(growth),
-                "measured": float(measured),
-                "error": float(error),
-                "leak": float(leak),
-                "noise": float(noise),
-            }
-            for mode, growth, measured, error, leak, noise in zip(*columns, strict=True)
-        ],
-        "modes": [
-            {
-                "k": _plain(mode.k),
-                "multiplier": [mode.multiplier.real, mode.multiplier.imag],
-                "modulus": abs(mode.multiplier),
-                "rate": mode.growth / checked.layers,
-                "phase": mode.phase,
-                "morphology": mode.morphology,
-            }
-            for mode in checked.predicted.modes(MODES)
-        ],
-        "patterns": [] if line is None else _patterns(line),
-    }
+def draw_layers(checked: Check, ax: Axes) -> None:
+    """ρ(J(q)) of each layer as a map on `ax`: depth against k on a ring, against |q| on a torus."""
+    predicted = checked.predicted
+    half, _ = conjugate_pairs(predicted.shape)
+    distinct = {id(relation): relation for relation in predicted.relations}
+    known = {key: relation.growth.ravel()[half] for key, relation in distinct.items()}
+    rows = np.array([known[id(relation)] for relation in predicted.relations])
+    x, label = half, "wavenumber $k$"
+    if len(predicted.shape) > 1:
+        rows, x, label = rows[:, _by_length(predicted.shape, half)], np.arange(len(half)), "wavenumbers by $|q|$"
+    rates = np.log(np.maximum(rows, 1e-300))
+    # a few strongly damped waves must not bleach the rest
+    span = float(np.abs(rates).clip(max=np.log(10)).max()) or 1.0
+    edges = np.append(x, x[-1] + 1) - 0.5, np.arange(len(rows) + 1) + 0.5
+    image = ax.pcolormesh(
+        *edges, rates, cmap=DIVERGING, norm=centred(rates, 0.0, span), shading="flat", rasterized=True
+    )
+    ax.figure.colorbar(image, ax=ax, label=r"$\log\,\rho(J_l(q))$")
+    ax.set(xlabel=label, ylabel="layer $l$")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(MaxNLocator(nbins=8, integer=True, min_n_ticks=1))
 
 
-def _patterns(line: LineCheck) -> list[dict[str, float]]:
-    columns = (line.gain, line.measured_gain, line.error, line.noise, *line.centres.T)
-    names = ("predicted", "measured", "error", "noise", "from", "to")
-    return [dict(zip(names, map(float, row), strict=True)) for row in zip(*columns, strict=True)]
+def draw_growth(checked: Check, ax: Axes) -> None:
+    """Growth through all layers on `ax`: predicted as a line, measured in the forward pass as rings."""
+    shape = checked.predicted.shape
+    if len(shape) == 1:
+        x, label = np.array([mode.k for mode in checked.modes]), "wavenumber $k$"
+    else:
+        x = np.array([np.linalg.norm((np.atleast_1d(mode.q) + np.pi) % (2 * np.pi) - np.pi) for mode in checked.modes])
+        label = "$|q|$ (rad per token)"
+    order = np.argsort(x, kind="stable")
+    ax.axhline(1, color="0.6", linewidth=0.8, linestyle="--", zorder=0)
+    ax.plot(x[order], checked.growth[order], "-" if len(shape) == 1 else ".", color=BLUE, label="predicted")
+    ax.plot(
+        x[order],
+        checked.measured_growth[order],
+        "o",
+        color=VERMILION,
+        markerfacecolor="none",
+        markersize=5,
+        label="forward pass",
+    )
+    count = checked.layers
+    ax.set(xlabel=label, ylabel=f"growth in {count} layer{'s' * (count > 1)}")
+    values = np.concatenate([checked.growth, checked.measured_growth])
+    positive = values[values > 0]
+    if positive.size and positive.max() > 20 * positive.min():
+        ax.set_yscale("log")
+    ax.legend()
 
 
-def text(found: dict[str, Any]) -> str:
-    """`found`, a `summary`, as lines to read."""
-    shape, count = found["shape"], found["layers"]
-    line = "ring" if found["boundary"] == "periodic" else "line"
-    tokens = f"{line} of {shape[0]} tokens" if len(shape) == 1 else f"torus of {' × '.join(map(str, shape))} tokens"
-    source = "its blocks" if found["source"] == "blocks" else "derivatives of each layer"
-    lines = [
-        f"{found['model']} ({found['kind']}): {tokens}, d = {found['d']}, {count} layer{'s' * (count > 1)}",
-        f"state {found['state']['name']}, |a| = {found['state']['norm']:.4g}; J(q) from {source}",
-        *(f"note: {note}" for note in found["notes"]),
-        found["verdict"],
-        f"circulant defect {found['defect']:.1e}",
-        "",
-        *aligned(
-            [
-                ("k", "predicted growth", "measured growth", "relative error"),
-                *(
-                    (wave_name(w["k"]), f"{w['predicted']:.9g}", f"{w['measured']:.9g}", f"{w['error']:.1e}")
-                    for w in found["waves"]
-                ),
-            ]
-        ),
-        "",
-        f"leading modes over {count} layer{'s' * (count > 1)}:",
-        *aligned(
-            [
-                ("k", "|Λ|", "rate per layer", "arg Λ", "morphology"),
-                *(
-                    (wave_name(m["k"]), f"{m['modulus']:.6f}", _signed(m["rate"]), _signed(m["phase"]), m["morphology"])
-                    for m in found["modes"]
-                ),
-            ]
-        ),
-    ]
-    if found["patterns"]:
-        lines += [
-            "",
-            f"what grows most on the line over {count} layer{'s' * (count > 1)}, and around which token:",
-            *aligned(
-                [
-                    ("predicted growth", "measured growth", "relative error", "token before", "after"),
-                    *(
-                        (
-                            f"{p['predicted']:.9g}",
-                            f"{p['measured']:.9g}",
-                            f"{p['error']:.1e}",
-                            f"{p['from']:.1f}",
-                            f"{p['to']:.1f}",
-                        )
-                        for p in found["patterns"]
-                    ),
-                ]
-            ),
-        ]
-    return "\n".join([*lines, *(["", f"wrote {found['plot']}"] if "plot" in found else [])])
-
-
-def _signed(value: float) -> str:
-    return f"{value:+z.6f}" if isfinite(value) else "–"
-
-
-def _plain(k: Any) -> Any:
-    return k if isinstance(k, int) else list(k)
+def _by_length(shape: tuple[int, ...], half: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The order of the wavenumbers `half` of a torus by increasing |q|."""
+    q = (grid_wavenumbers(shape).reshape(-1, len(shape))[half] + np.pi) % (2 * np.pi) - np.pi
+    return np.argsort(np.linalg.norm(q, axis=-1), kind="stable")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from errno import EIO
 from pathlib import Path
 
 import xarray as xr
 
+from dispersion import ArgumentError
 from dispersion.atomic import replacing
 
 
@@ -31,3 +33,16 @@ def read_data(path: Path) -> xr.DataTree:
     """What `write_data` wrote to `path`, in memory; a Dataset comes back as the root of a tree."""
     with xr.open_datatree(path, engine="netcdf4") as data:
         return data.load()
+
+
+def writable(folder: Path) -> Path:
+    """`folder`, created if need be; an ArgumentError if files cannot be written there."""
+    probe = folder / f".tokenwaves.{os.getpid()}.part"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        reason = (error.strerror or type(error).__name__).lower()
+        raise ArgumentError("out", f"{str(folder)!r} ({reason})", "a folder that can be written to") from None
+    return folder

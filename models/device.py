@@ -9,7 +9,7 @@ import torch
 from dispersion import ArgumentError
 
 
-def usable(device: str | torch.device | None, argument: str = "--device") -> torch.device:
+def usable(device: str | torch.device | None, argument: str = "device") -> torch.device:
     """The torch device called `device`, the CPU if None.
 
     argument : what the ArgumentError calls it that says if float64 cannot be computed on it here.

@@ -41,7 +41,7 @@ DTYPES = {
 }
 """What the states of a program may be in, by name."""
 OURS = "a file that save_program wrote"
-TRUST = "the program of a block; trust=True (--trust) runs any other, with whatever code its author put into it"
+TRUST = "the program of a block; trust=True runs any other, with whatever code its author put into it"
 
 
 class Program(nn.Module):

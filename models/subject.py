@@ -33,7 +33,7 @@ COPIES = 4
 """Arrays of the size of the attention weights that a layer holds at once."""
 LARGEST = 2**32
 """Bytes that the d × d maps of all heads, as Blocks have them, may take."""
-MODELS = "a block .toml, a program .pt2, a checkpoint with --family NAME, or module:callable"
+MODELS = "a block .toml, a program .pt2, a checkpoint with family=NAME, or module:callable"
 NUMBERS = "token:ID, mean, zeros, numbers with commas between them, or a .npy file of them"
 
 
@@ -73,9 +73,9 @@ class Subject:
             else:
                 state = np.array([float(part) for part in given.split(",")])
         except (OSError, ValueError):
-            raise ArgumentError("--state", repr(given), NUMBERS) from None
+            raise ArgumentError("state", repr(given), NUMBERS) from None
         if state.ndim != 1 or (self.d is not None and len(state) != self.d):
-            raise ArgumentError("--state", f"shape {state.shape}", f"({'d' if self.d is None else self.d},)")
+            raise ArgumentError("state", f"shape {state.shape}", f"({'d' if self.d is None else self.d},)")
         return state, given
 
     def check(self, state: NDArray[np.float64], device: str | None = None, progress: bool | None = None) -> Check:
@@ -98,16 +98,16 @@ class Subject:
     def _named(self, given: str, kind: str, number: str) -> NDArray[np.float64]:
         if given == "zeros":
             if self.d is None:
-                raise ArgumentError("--state", "zeros for a callable, whose features only a state tells", NUMBERS)
+                raise ArgumentError("state", "zeros for a callable, whose features only a state tells", NUMBERS)
             return np.zeros(self.d)
         if self.embedding is None:
-            raise ArgumentError("--state", f"{given!r} for a {self.kind}, which has no embedding", NUMBERS)
+            raise ArgumentError("state", f"{given!r} for a {self.kind}, which has no embedding", NUMBERS)
         if kind == "token" and not (number.isdecimal() and len(number) < 20):
-            raise ArgumentError("--state", repr(given), NUMBERS)
+            raise ArgumentError("state", repr(given), NUMBERS)
         try:
             return self.embedding.state(int(number) if kind == "token" else None, int(np.prod(self.shape)))
         except ArgumentError as error:
-            raise ArgumentError("--state", error.got, error.accepted) from None
+            raise ArgumentError("state", error.got, error.accepted) from None
 
 
 def subject(
@@ -126,14 +126,14 @@ def subject(
     layers : how many, the first ones of a checkpoint (all of them), or how often to apply one map (once).
     boundary : 'periodic', 'open' or 'causal', that of the model by default. device, trust : of a program, as in
     `load_program`.
-    An ArgumentError names what cannot be used, options by their names on the command line.
+    An ArgumentError names what cannot be used.
     """
-    _between("--tokens", tokens, 2, MOST)
-    _between("--layers", layers, 1, MOST)
+    _between("tokens", tokens, 2, MOST)
+    _between("layers", layers, 1, MOST)
     suffix = Path(model).suffix.lower()
     if family is None and (suffix not in (".toml", ".pt2")) and ":" not in model:
         known = suffix in (".safetensors", ".bin", ".pt", ".pth")
-        raise ArgumentError("model", f"{model!r} without --family" if known else repr(model), MODELS)
+        raise ArgumentError("model", f"{model!r} without family=NAME" if known else repr(model), MODELS)
     if family is not None:
         found = _network(model, load_network(model, family, config), tokens, layers)
     elif suffix == ".toml":
@@ -145,19 +145,19 @@ def subject(
     if boundary is None or boundary == found.boundary:
         return found
     if found.blocks is not None and suffix == ".toml":
-        raise ArgumentError("--boundary", repr(boundary), "'periodic': a block stands on a ring")
+        raise ArgumentError("boundary", repr(boundary), "'periodic': a block stands on a ring")
     return replace(found, boundary=boundary, blocks=None, chains=None)
 
 
-def _between(option: str, value: int | None, least: int, most: int) -> None:
-    if value is not None and whole_number(option, value, least) > most:
-        raise ArgumentError(option, value, f"at most {most:,}")
+def _between(argument: str, value: int | None, least: int, most: int) -> None:
+    if value is not None and whole_number(argument, value, least) > most:
+        raise ArgumentError(argument, value, f"at most {most:,}")
 
 
 def _block(model: str, tokens: int | None, layers: int) -> Subject:
     block = Block.load(model)
     if tokens not in (None, block.n):
-        raise ArgumentError("--tokens", tokens, f"{block.n}, as the block has, or none")
+        raise ArgumentError("tokens", tokens, f"{block.n}, as the block has, or none")
     net = to_torch(block)
     return Subject(model, "block", (net,) * layers, block.shape, block.d, blocks=(block,) * layers, batched=True)
 
@@ -165,10 +165,10 @@ def _block(model: str, tokens: int | None, layers: int) -> Subject:
 def _network(model: str, network: Network, tokens: int | None, layers: int | None) -> Subject:
     count = len(network.layers) if layers is None else layers
     if count > len(network.layers):
-        raise ArgumentError("--layers", count, f"at most the {len(network.layers)} of the checkpoint")
+        raise ArgumentError("layers", count, f"at most the {len(network.layers)} of the checkpoint")
     n = tokens or TOKENS
     heads = network.layers[0].heads
-    require("--tokens", f"{n:,} and {heads} heads, attention", 8 * COPIES * heads * n**2)
+    require("tokens", f"{n:,} and {heads} heads, attention", 8 * COPIES * heads * n**2)
     notes = list(network.notes)
     blocks: tuple[Block, ...] | None = None
     chains: tuple[Chain, ...] | None = None
@@ -204,7 +204,7 @@ def _program(model: str, tokens: int | None, layers: int, device: str | None, tr
         raise ArgumentError("model", error.got, error.accepted) from None
     n = int(np.prod(program.shape))
     if tokens not in (None, n):
-        raise ArgumentError("--tokens", tokens, f"{n}, as the program was exported for, or none")
+        raise ArgumentError("tokens", tokens, f"{n}, as the program was exported for, or none")
     kind = "program" if trust else "block of a program"
     return Subject(model, kind, (program,) * layers, program.shape, program.d, program.boundary, batched=True)
 

@@ -23,7 +23,7 @@ ALLOWED = {  # figures → models, simulate, amplitude → dispersion
 }
 OURS = set(ALLOWED)
 PRESENT = [name for name in ALLOWED if (ROOT / name / "__init__.py").exists()]
-MODULES = sorted([path for name in ALLOWED for path in (ROOT / name).rglob("*.py")] + list(ROOT.glob("tokenwaves.py")))
+MODULES = sorted(path for name in ALLOWED for path in (ROOT / name).rglob("*.py"))
 
 
 def modules_of(path):
@@ -48,7 +48,7 @@ def imported(path):
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_arrows(path):
-    package = path.relative_to(ROOT).parts[0].removesuffix(".py")
+    package = path.relative_to(ROOT).parts[0]
     names = imported(path)
     assert (names & OURS) - {package} <= ALLOWED[package]
     assert package == "models" or "torch" not in names

@@ -249,7 +249,7 @@ def test_a_machine_without_a_gpu_says_so(command, tmp_path):
 
 
 def test_without_torch_it_says_what_to_install(command, monkeypatch):
-    import figures.check
+    import tokenwaves.check
 
-    monkeypatch.setattr(figures.check, "find_spec", lambda _: None)
+    monkeypatch.setattr(tokenwaves.check, "find_spec", lambda _: None)
     assert_one_line(command("anything.toml"), "pip install 'tokenwaves[torch]'")

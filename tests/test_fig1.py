@@ -7,7 +7,7 @@ from matplotlib.colors import to_rgb
 from dispersion import dispersion_relation
 from figures import fig1
 from figures.files import read_data, write_data
-from figures.run import figure_of
+from figures.making import figure_of
 from figures.style import style
 from simulate import iterate
 

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
+import tokenwaves
 from dispersion import ArgumentError, Block, FeedForward, Head, Kernel
 from figures import NAMES, fig2, fig14
 from figures.files import read_data, write_data
+from figures.making import figure_of, load
 from figures.report import Claim, write_report
-from figures.run import figure_of, load, run
 from figures.style import centred, style
 from simulate import sweep
 from simulate.sweeps import GROUP
@@ -30,7 +31,7 @@ def made(tmp_path_factory):
     """Two folders, each with a quick run of both figures."""
     folders = [tmp_path_factory.mktemp("run") / "new" / "folder" for _ in range(2)]
     for folder in folders:
-        run(["fig2", "fig14"], folder, quick=True)
+        assert tokenwaves.main(["figures", "fig2", "fig14", "--out", str(folder), "--quick"]) == 0
     return folders
 
 
@@ -102,7 +103,8 @@ class TestModules:
 
     def test_unknown_name_lists_the_others(self, tmp_path):
         with pytest.raises(ArgumentError, match="fig99.*" + ", ".join(NAMES)):
-            run(["fig2", "fig99"], tmp_path / "out")
+            load("fig99")
+        assert tokenwaves.main(["figures", "fig2", "fig99", "--out", str(tmp_path / "out")]) == 2
         assert not (tmp_path / "out").exists()
 
 
@@ -159,8 +161,7 @@ class TestReport:
             return sweep(make, {"eta": np.append(np.linspace(-0.2, -0.1, GROUP), 2)}, depth=2)
 
         monkeypatch.setattr(fig2, "compute", compute)
-        with pytest.raises(KeyboardInterrupt):
-            run(["fig2"], tmp_path)
+        assert tokenwaves.main(["figures", "fig2", "--out", str(tmp_path)]) == 130
         assert list(tmp_path.iterdir()) == []
 
     def test_interrupted_run_keeps_what_was_finished(self, tmp_path, monkeypatch):
@@ -168,8 +169,7 @@ class TestReport:
             raise KeyboardInterrupt
 
         monkeypatch.setattr(fig14, "compute", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            run(["fig2", "fig14"], tmp_path, quick=True)
+        assert tokenwaves.main(["figures", "fig2", "fig14", "--out", str(tmp_path), "--quick"]) == 130
         assert len(json.loads((tmp_path / "report.json").read_text())["claims"]) == 3
         assert {path.name for path in tmp_path.iterdir()} == {
             "fig2.nc",

@@ -15,8 +15,8 @@ from dispersion import Activation, ArgumentError, Block, Head, Kernel
 from dispersion.block.encodings import relu_mlp
 from dispersion.block.head import Rotary
 from dispersion.block.toml_reader import AXES, KERNELS, NORMS, Reader, _scaled, _weights
-from figures.diagram.arithmetic import LONGEST
-from figures.diagram.spec import BLOCK, DEFAULTS, DEPTH, NAME, OPTIONS, POINTS, QUANTITIES, load_diagram
+from figures.phase_diagram.arithmetic import LONGEST
+from figures.phase_diagram.spec import BLOCK, DEFAULTS, DEPTH, NAME, OPTIONS, POINTS, QUANTITIES, load_diagram
 
 PAGE = Page("docs/files.md")
 

@@ -11,7 +11,7 @@ from amplitude import REGIMES, best_form, competition, normal_form
 from amplitude.normal_forms.steady import solutions
 from amplitude.normal_forms.verdicts import verdict
 from dispersion import Activation, Block, FeedForward, Head, Kernel, dispersion_relation
-from figures.diagram.maps import observed_regime
+from figures.phase_diagram.maps import observed_regime
 from simulate import iterate
 
 ORDERS = (3, 5, 7, 9)

@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 from dispersion import dispersion_relation
 from figures import fig5, fig8, fig9
 from figures.files import read_data, write_data
-from figures.run import figure_of
+from figures.making import figure_of
 from figures.style import style
 from models import ConViT
 

@@ -11,8 +11,8 @@ import xarray as xr
 
 from amplitude import REGIMES, standing_wave
 from dispersion import ArgumentError, dispersion_relation, fixed_points
-from figures.diagram.maps import observed_regime
-from figures.diagram.spec import QUANTITIES, load_diagram
+from figures.phase_diagram.maps import observed_regime
+from figures.phase_diagram.spec import QUANTITIES, load_diagram
 from simulate import STATUS
 
 ROOT = Path(__file__).parent.parent

@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 import tokenwaves
 from amplitude import standing_wave
 from dispersion import Block, FeedForward, Head, Kernel, dispersion_relation
-from figures import check_plot
-from figures.diagram.maps import observed_regime
-from figures.diagram.spec import QUANTITIES, load_diagram
+from figures import check as check_picture
+from figures.phase_diagram.maps import observed_regime
+from figures.phase_diagram.spec import QUANTITIES, load_diagram
 from figures.style import style
 from simulate import iterate
 
@@ -163,7 +163,7 @@ def test_the_panel_of_layers_is_filled(layers, random_block):
     checked = OneLayer(random_block(0, n=8, d=1, heads=1), layers)
     with style():
         ax = Figure().subplots()
-        check_plot.draw_layers(checked, ax)
+        check_picture.draw_layers(checked, ax)
     assert ax.get_xlim() == (-0.5, 4.5)
     assert ax.get_ylim() == (0.5, layers + 0.5)
     (mesh,) = ax.collections
@@ -183,7 +183,7 @@ def test_the_name_of_a_file_is_no_formula(stem, tmp_path, capsys):
 
 
 def test_examples_in_help_exist():
-    sources = [ROOT / "tokenwaves.py", ROOT / "figures" / "diagram" / "command.py"]
+    sources = sorted((ROOT / "tokenwaves").glob("*.py"))
     named = re.findall(r"examples/[\w.-]+\.toml", "".join(path.read_text(encoding="utf-8") for path in sources))
     assert len(named) >= 3
     assert all((ROOT / name).exists() for name in named)

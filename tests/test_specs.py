@@ -10,8 +10,8 @@ import xarray as xr
 
 import tokenwaves
 from dispersion import ArgumentError, Block
-from figures.diagram.arithmetic import LONGEST
-from figures.diagram.spec import DEPTH, POINTS, QUANTITIES, load_diagram
+from figures.phase_diagram.arithmetic import LONGEST
+from figures.phase_diagram.spec import DEPTH, POINTS, QUANTITIES, load_diagram
 
 SPEC = """
 quantity = "amplitude"
@@ -280,7 +280,7 @@ def test_the_estimate_comes_first_and_the_data_keep_the_specification(tmp_path, 
 
 
 def test_a_large_map_is_estimated_before_it_starts(tmp_path, capsys, monkeypatch):
-    from figures.diagram.spec import Diagram
+    from figures.phase_diagram.spec import Diagram
 
     def begun(*_, **__):
         raise KeyboardInterrupt

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import tokenwaves
-from figures import fig2, streams
+from figures import fig2
+from tokenwaves import streams
 
 ROOT = Path(__file__).parent.parent
 ROTATING = str(ROOT / "examples" / "rotating.toml")
@@ -203,7 +204,7 @@ def test_ctrl_c_in_imports(tmp_path, monkeypatch, capsys):
     plain = builtins.__import__
 
     def importing(name, *arguments, **settings):
-        if name == "figures.modes":
+        if name == "tokenwaves.dispersion_report":
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(0.01)
         return plain(name, *arguments, **settings)

@@ -9,7 +9,8 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from figures.diagram.drawing import (
+from figures.fig3.assessment import STABLE, best_of, errors
+from figures.phase_diagram.drawing import (
     draw_competition,
     draw_quantity,
     draw_regimes,
@@ -17,7 +18,6 @@ from figures.diagram.drawing import (
     draw_wavenumber,
     mark_misses,
 )
-from figures.fig3.assessment import STABLE, best_of, errors
 from figures.style import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, panel_label
 
 MARKERS = {

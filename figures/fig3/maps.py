@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from amplitude import competition
 from dispersion import Block, ExclusionError
-from figures.diagram.homogeneous import Grid
-from figures.diagram.maps import competition_map, wave_map, wavenumber_map
 from figures.fig3.blocks import DEPTH, SEED, SETTLED_MU, START, N, four_and_five, one_lobe, tanh_block, two_lobes
+from figures.phase_diagram.homogeneous import Grid
+from figures.phase_diagram.maps import competition_map, wave_map, wavenumber_map
 
 SETTINGS: dict[str, Any] = {"depth": DEPTH, "rng": SEED}
 

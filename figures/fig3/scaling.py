@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from amplitude import clusters, competition, standing_wave, travelling_wave
-from figures.diagram.maps import leading_wavenumber
 from figures.fig3.blocks import (
     GAIN,
     SEED,
@@ -23,6 +22,7 @@ from figures.fig3.blocks import (
     tanh_block,
     two_lobes,
 )
+from figures.phase_diagram.maps import leading_wavenumber
 from simulate import sweep
 
 

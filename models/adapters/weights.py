@@ -106,7 +106,7 @@ class Settings:
         """The setting `name`, `default` if it is absent or null; without a default it has to be there."""
         value = self.values.get(name)
         if value is None and default is None:
-            accepted = "a config.json beside the checkpoint, or --config FILE, that has it"
+            accepted = "a config.json beside the checkpoint, or config=FILE, that has it"
             raise ArgumentError("config", f"no {name}", accepted)
         return default if value is None else value
 

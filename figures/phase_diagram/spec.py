@@ -38,10 +38,10 @@ from matplotlib.figure import Figure
 from dispersion import ArgumentError, Block
 from dispersion.block.toml_reader import Reader, read_toml
 from dispersion.errors import real_number, shown, whole_number
-from figures.diagram.arithmetic import evaluated, used
-from figures.diagram.homogeneous import Grid
-from figures.diagram.maps import cluster_map, competition_map, wave_map, wavenumber_map
-from figures.diagram.picture import picture
+from figures.phase_diagram.arithmetic import evaluated, used
+from figures.phase_diagram.homogeneous import Grid
+from figures.phase_diagram.maps import cluster_map, competition_map, wave_map, wavenumber_map
+from figures.phase_diagram.picture import picture
 from simulate.results import RESERVED
 
 QUANTITIES: dict[str, tuple[str, str, str]] = {

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from amplitude import REGIMES
 from dispersion.errors import shown
-from figures.diagram.drawing import (
+from figures.phase_diagram.drawing import (
     REGIME_COLOURS,
     STABLE_GREY,
     axes_of,
@@ -77,7 +77,7 @@ def _flat(variable: xr.DataArray, data: xr.Dataset) -> NDArray[np.int64]:
 def picture(data: xr.Dataset, quantity: str, simulated: str, theory: str, label: str) -> Figure:
     """The figure of `data` from `Diagram.compute`; call it within `figures.style.style()`.
 
-    quantity, simulated, theory, label : as in figures.diagram.spec.QUANTITIES.
+    quantity, simulated, theory, label : as in figures.phase_diagram.spec.QUANTITIES.
     """
     outcomes = Outcomes.of(data, simulated)
     section = len(data.critical_modulus.dims) == 1

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from amplitude import REGIMES, clusters, competition, standing_wave, travelling_wave
 from amplitude.exact.resting import resting_state
 from dispersion import ArgumentError, Block, ExclusionError, dispersion_relation
-from figures.diagram.homogeneous import Grid, Make, points, shape_of, with_critical_modes
+from figures.phase_diagram.homogeneous import Grid, Make, points, shape_of, with_critical_modes
 from simulate import sweep
 
 COUNTED = 0.1

@@ -1,0 +1,7 @@
+"""`python -m tokenwaves`."""
+
+import sys
+
+from tokenwaves import main
+
+sys.exit(main())

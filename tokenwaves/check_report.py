@@ -1,0 +1,134 @@
+"""What `tokenwaves check` reports: predictions and measurements as plain values, and as lines to read."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tokenwaves.output import aligned, wave_name
+
+if TYPE_CHECKING:
+    from models.check import Check
+    from models.line import LineCheck
+    from models.subject import Subject
+
+MODES = 6
+"""How many leading modes are listed."""
+
+
+def summary(asked: Subject, checked: Check, line: LineCheck | None, base: Any, name: str) -> dict[str, Any]:
+    """What the command reports of the model `asked` about, `checked` at the state `base`, (d,), called `name`.
+
+    line : what grows most on a line of tokens, where that is known; then it is what the verdict is about.
+    """
+    columns = (checked.modes, checked.growth, checked.measured_growth, checked.error, checked.leak, checked.noise)
+    return {
+        "model": asked.name,
+        "kind": asked.kind,
+        "shape": list(asked.shape),
+        "d": len(base),
+        "layers": checked.layers,
+        "boundary": asked.boundary,
+        "state": {"name": name, "norm": float(np.linalg.norm(base))},
+        "source": checked.source,
+        "notes": list(asked.notes),
+        "verdict": checked.verdict if line is None else f"{line.verdict}; as waves, {checked.verdict}",
+        "confirmed": checked.confirmed if line is None else line.confirmed,
+        "defect": checked.defect,
+        "waves": [
+            {
+                "k": _plain(mode.k),
+                "predicted": float(growth),
+                "measured": float(measured),
+                "error": float(error),
+                "leak": float(leak),
+                "noise": float(noise),
+            }
+            for mode, growth, measured, error, leak, noise in zip(*columns, strict=True)
+        ],
+        "modes": [
+            {
+                "k": _plain(mode.k),
+                "multiplier": [mode.multiplier.real, mode.multiplier.imag],
+                "modulus": abs(mode.multiplier),
+                "rate": mode.growth / checked.layers,
+                "phase": mode.phase,
+                "morphology": mode.morphology,
+            }
+            for mode in checked.predicted.modes(MODES)
+        ],
+        "patterns": [] if line is None else _patterns(line),
+    }
+
+
+def _patterns(line: LineCheck) -> list[dict[str, float]]:
+    columns = (line.gain, line.measured_gain, line.error, line.noise, *line.centres.T)
+    names = ("predicted", "measured", "error", "noise", "from", "to")
+    return [dict(zip(names, map(float, row), strict=True)) for row in zip(*columns, strict=True)]
+
+
+def text(found: dict[str, Any]) -> str:
+    """`found`, a `summary`, as lines to read."""
+    shape, count = found["shape"], found["layers"]
+    line = "ring" if found["boundary"] == "periodic" else "line"
+    tokens = f"{line} of {shape[0]} tokens" if len(shape) == 1 else f"torus of {' × '.join(map(str, shape))} tokens"
+    source = "its blocks" if found["source"] == "blocks" else "derivatives of each layer"
+    lines = [
+        f"{found['model']} ({found['kind']}): {tokens}, d = {found['d']}, {count} layer{'s' * (count > 1)}",
+        f"state {found['state']['name']}, |a| = {found['state']['norm']:.4g}; J(q) from {source}",
+        *(f"note: {note}" for note in found["notes"]),
+        found["verdict"],
+        f"circulant defect {found['defect']:.1e}",
+        "",
+        *aligned(
+            [
+                ("k", "predicted growth", "measured growth", "relative error"),
+                *(
+                    (wave_name(w["k"]), f"{w['predicted']:.9g}", f"{w['measured']:.9g}", f"{w['error']:.1e}")
+                    for w in found["waves"]
+                ),
+            ]
+        ),
+        "",
+        f"leading modes over {count} layer{'s' * (count > 1)}:",
+        *aligned(
+            [
+                ("k", "|Λ|", "rate per layer", "arg Λ", "morphology"),
+                *(
+                    (wave_name(m["k"]), f"{m['modulus']:.6f}", _signed(m["rate"]), _signed(m["phase"]), m["morphology"])
+                    for m in found["modes"]
+                ),
+            ]
+        ),
+    ]
+    if found["patterns"]:
+        lines += [
+            "",
+            f"what grows most on the line over {count} layer{'s' * (count > 1)}, and around which token:",
+            *aligned(
+                [
+                    ("predicted growth", "measured growth", "relative error", "token before", "after"),
+                    *(
+                        (
+                            f"{p['predicted']:.9g}",
+                            f"{p['measured']:.9g}",
+                            f"{p['error']:.1e}",
+                            f"{p['from']:.1f}",
+                            f"{p['to']:.1f}",
+                        )
+                        for p in found["patterns"]
+                    ),
+                ]
+            ),
+        ]
+    return "\n".join([*lines, *(["", f"wrote {found['plot']}"] if "plot" in found else [])])
+
+
+def _signed(value: float) -> str:
+    return f"{value:+z.6f}" if isfinite(value) else "–"
+
+
+def _plain(k: Any) -> Any:
+    return k if isinstance(k, int) else list(k)
