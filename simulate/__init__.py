@@ -12,7 +12,7 @@ from simulate.observables import (
     spectrum,
     turn,
 )
-from simulate.runs.store import load, save
+from simulate.runs.netcdf import load, save
 from simulate.settle import STATUS
 from simulate.sweeps import SweepInterrupted, sweep
 from simulate.trajectory import Trajectory, iterate, iterate_many

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from dispersion import ArgumentError
 from dispersion.errors import frozen_array, real_array, real_number, shown, whole_number
 from simulate.engines.choice import Model
-from simulate.points import Start, StartFunction, build, reason_of
+from simulate.plan import Start, StartFunction, build, reason_of
 from simulate.results import RESERVED, Layout, check_name
 
 MOST = 2**63 - 1

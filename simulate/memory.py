@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dispersion import Block
 from dispersion.memory import require
 from simulate.engines.choice import Model, engine_of
-from simulate.results import Column
+from simulate.runs.columns import Column
 
 
 def check_memory(model: Model, points: int, working: int, columns: Mapping[str, Column], in_memory: bool) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import platform
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 from dispersion import ArgumentError
 from simulate.engines.choice import ENGINES
 from simulate.runs.columns import Column
+from simulate.runs.result import Variable
 from simulate.settle import NOT_RUN, STATUS
 
 Columns = dict[str, tuple[tuple[str, ...], Any, str, str]]
@@ -47,6 +46,9 @@ COLUMNS: Columns = {
 
 ALWAYS = ("layers", "status", "engine", "reason")
 """Recorded whatever is measured."""
+
+FLAGS = {"status": STATUS, "engine": ENGINES}
+"""What the numbers in a variable stand for, from 0 on."""
 
 ON_REQUEST = ("cluster_count", "cluster_separation")
 """Measured only when named."""
@@ -119,41 +121,29 @@ class Layout:
         dims = tuple(dim for part in tail for dim in (waves if part == "k" else [part]) if dim in sizes)
         fills = {"status": NOT_RUN, "layers": 0}
         fill = fills.get(name, {float: np.nan, object: ""}.get(kind, -1))
-        return Column(dims, tuple(sizes[dim] for dim in dims), kind, units, long_name, fill)
+        attributes: dict[str, Any] = {"long_name": long_name, "units": units}
+        if name in FLAGS:
+            words = " ".join(word.replace(" ", "_") for word in FLAGS[name])
+            attributes |= {"flag_values": np.arange(len(FLAGS[name]), dtype=np.int8), "flag_meanings": words}
+        return Column(dims, tuple(sizes[dim] for dim in dims), kind, fill, attributes)
 
     def columns(self, names: Iterable[str]) -> dict[str, Column]:
         """The columns `names` and those that are always there, by name in the order of COLUMNS."""
         wanted = {*names, *ALWAYS}
         return {name: self.column(name) for name in COLUMNS if name in wanted}
 
+    @property
+    def coordinates(self) -> dict[str, Variable]:
+        """Of each dimension beyond the swept ones."""
+        names = {"token": "token", "feature": "feature", "axis": "axis of the torus"}
+        return {
+            dim: ((dim,), np.arange(size), {"long_name": names.get(dim, "wavenumber, q = 2 pi k/N"), "units": "1"})
+            for dim, size in self.sizes.items()
+        }
 
-def attributes(name: str, column: Column) -> dict[str, Any]:
-    """The attributes of a variable."""
-    found: dict[str, Any] = {"long_name": column.long_name, "units": column.units}
-    flags = {"status": STATUS, "engine": ENGINES}
-    if name in flags:
-        words = " ".join(word.replace(" ", "_") for word in flags[name])
-        found |= {"flag_values": np.arange(len(flags[name]), dtype=np.int8), "flag_meanings": words}
-    return found
-
-
-def coordinates(axes: Mapping[str, NDArray], layout: Layout, used: Iterable[str]) -> dict[str, tuple]:
-    """(dimension, values, attributes) of each coordinate: the swept ones, and those `used` of the layout."""
-    names = {"token": "token", "feature": "feature", "axis": "axis of the torus"}
-    found: dict[str, tuple] = {name: (name, values, {"long_name": name}) for name, values in axes.items()}
-    for dim, size in layout.sizes.items():
-        if dim in used:
-            long_name = names.get(dim, "wavenumber, q = 2 pi k/N")
-            found[dim] = (dim, np.arange(size), {"long_name": long_name, "units": "1"})
-    return found
-
-
-def versions() -> dict[str, str]:
-    """Versions of what computed a result, as dataset attributes."""
-    found = {"python_version": platform.python_version()}
-    for package in ("numpy", "numba", "xarray", "tokenwaves"):
-        try:
-            found[f"{package}_version"] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[f"{package}_version"] = "not installed"
-    return found
+    def start(self, axes: Iterable[str], given: NDArray[np.float64]) -> dict[str, Variable]:
+        """Start states `given`, (N, d) or (*swept, N, d), as a variable."""
+        values = given[..., 0] if self.d == 1 else given
+        tail = ("token",) if self.d == 1 else ("token", "feature")
+        dims = (*axes, *tail) if values.ndim > len(tail) else tail
+        return {"start": (dims, values, {"long_name": "start state x_j", "units": "1"})}

@@ -19,17 +19,20 @@ from simulate.arguments import checked_axes, checked_start, counter, first_block
 from simulate.engines.choice import Model, shape_of
 from simulate.measures import Measure, Measures
 from simulate.memory import check_memory
-from simulate.points import Plan, Start, StartFunction, tried
+from simulate.plan import Plan, Start, StartFunction, group_of, tried
 from simulate.results import Layout, check_name
-from simulate.runs.identity import digest, version
-from simulate.runs.journal import Memory
+from simulate.runs.identity import digest
+from simulate.runs.netcdf import checked_path, load
 from simulate.runs.spread import jobs_of, piece_size
-from simulate.runs.store import checked_path, load
+from simulate.runs.store import Memory
+from simulate.runs.versions import version
+from simulate.runs.work import Work
 from simulate.settle import stop_tolerance
-from simulate.work import Progress, Work
 
 if TYPE_CHECKING:
     from xarray import Dataset
+
+    from simulate.runs.progress import Shown
 
 GROUP = 2048
 """Points iterated together at most; Ctrl-C keeps the groups already finished."""
@@ -48,14 +51,14 @@ def sweep(
     rng: int = 0,
     tolerance: float | None = 1e-12,
     path: str | os.PathLike[str] | None = None,
-    progress: Progress = None,
+    progress: Shown = None,
     measure: Measure = None,
     resume: bool = False,
     lazy: bool = False,
     n_jobs: int | None = None,
     backend: str | None = None,
     group: int | None = None,
-    identity: str = "",
+    identity: str | Mapping[str, str] = "",
 ) -> Dataset:
     """Iterate `make_block(**point)` at every point of a grid of parameters, on all cores.
 
@@ -79,7 +82,7 @@ def sweep(
     lazy : open the file instead of reading it, for results larger than the memory; `path` is needed.
     n_jobs, backend : as of joblib.Parallel. By default, and outside of joblib.parallel_config, this process.
     group : points iterated, and sent to a worker, together. It changes no result.
-    identity : text that the sweep was made from; with another text it is another sweep.
+    identity : text that the sweep was made from, or {what it is called: text}; with another text it is another sweep.
 
     Returns a dataset with `measure`d variables, status, layers, engine and reason. Ctrl-C ends the sweep early:
     points not reached have the status 'not run' and the attribute `interrupted` is 1. After kill -9 no finished
@@ -105,10 +108,11 @@ def sweep(
     measures = replace(measures, taken=frozenset(layout.names | axes.keys()))
     plan = Plan(make_block, axes, depth, tolerance, seed, None if starts is not None else checked, measures, layout)
     plan = replace(plan, measures=tried(plan, first, point, None if starts is None else starts[point]))
-    size = group or piece_size(plan, first, points, jobs, GROUP)
+    size = group or piece_size(points, jobs, group_of(first, depth, GROUP))
     check_memory(first, points, size * jobs.working, plan.columns, in_memory=not lazy)
     settings = _settings(plan, checked, identity)
-    work = Work(plan, starts, jobs, size, settings, given, _attributes(plan, checked))
+    variables = {} if given is None else layout.start(axes, given)
+    work = Work(plan, axes, settings, starts, jobs, size, _attributes(plan, checked), layout.coordinates, variables)
     if target is None:
         store = Memory(points, plan.columns)
         left = work.run(store, progress)
@@ -121,9 +125,11 @@ def sweep(
     return dataset
 
 
-def _settings(plan: Plan, start: Start, identity: str) -> dict[str, str]:
+def _settings(plan: Plan, start: Start, identity: str | Mapping[str, str]) -> dict[str, str]:
     """What makes a call another, by name. Blocks, and what a function `start` returns, are compared by point."""
+    texts = identity if isinstance(identity, Mapping) else {"identity": identity}
     return {
+        **{str(name): digest(text) for name, text in texts.items()},
         "depth": str(plan.depth),
         "tolerance": repr(plan.tolerance),
         "rng": str(plan.seed),
@@ -131,7 +137,6 @@ def _settings(plan: Plan, start: Start, identity: str) -> dict[str, str]:
         "parameters": digest(dict(plan.axes)),
         "make_block": _name(plan.make_block),
         "measure": digest((plan.measures.names, plan.measures.functions)),
-        "identity": digest(identity),
         "version": version(),
     }
 

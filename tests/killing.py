@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-import simulate.points
+import simulate.plan
 import simulate.runs.journal
 from dispersion import Block, FeedForward, Head, Kernel
 from simulate import sweep
@@ -45,7 +45,7 @@ class Moments:
 
     def __init__(self, folder, where, last):
         self.count, self.last, self.begun, self.process = 0, last, where != "writing", os.getpid()
-        build, rows = simulate.points.build, simulate.runs.journal.Journal.rows
+        build, rows = simulate.plan.build, simulate.runs.journal.Journal.rows
 
         def counted_build(*arguments):
             self.pass_one()
@@ -60,7 +60,7 @@ class Moments:
             if name in EVENTS and str(arguments[0]).startswith(str(folder)):
                 self.pass_one()
 
-        simulate.points.build = counted_build
+        simulate.plan.build = counted_build
         simulate.runs.journal.Journal.rows = counted_rows
         sys.addaudithook(hook)
 

@@ -63,6 +63,18 @@ def test_closed_forms_and_normal_forms_are_independent():
         assert not [path for path in paths if any(f"amplitude.{other}" in name for name in modules_of(path))]
 
 
+GROUND = {"dispersion.atomic", "dispersion.errors", "dispersion.memory", "dispersion.quiet"}
+
+
+def test_the_ground_floor_of_long_work_stands_on_its_own():
+    """simulate.runs knows no theory and no maps: of ours it imports itself and what is as plain."""
+    modules = list((ROOT / "simulate" / "runs").glob("*.py"))
+    names = set().union(*map(modules_of, modules))
+    ours = {name for name in names if name.partition(".")[0] in OURS}
+    assert "simulate.runs.columns" in ours
+    assert {name for name in ours if not name.startswith("simulate.runs.")} <= GROUND
+
+
 def test_every_package_is_looked_at():
     """Guards the test above against an empty list of modules."""
     found = {str(path.relative_to(ROOT)) for path in MODULES}

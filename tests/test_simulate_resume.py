@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-import simulate.points
+import simulate.plan
 from dispersion import ArgumentError, Block, FeedForward, Head, Kernel
 from simulate import STATUS, load, sweep
 
@@ -37,7 +37,7 @@ class Killed(BaseException):
 
 def kill_after(monkeypatch, points):
     """Let the process 'die' when the block after `points` others is built."""
-    build, count = simulate.points.build, []
+    build, count = simulate.plan.build, []
 
     def dying(*arguments):
         count.append(1)
@@ -45,7 +45,7 @@ def kill_after(monkeypatch, points):
             raise Killed
         return build(*arguments)
 
-    monkeypatch.setattr(simulate.points, "build", dying)
+    monkeypatch.setattr(simulate.plan, "build", dying)
 
 
 @pytest.fixture(scope="module")
@@ -84,13 +84,13 @@ def test_only_what_is_left_is_run(tmp_path, monkeypatch):
         kill_after(patch, 6)
         with pytest.raises(Killed):
             sweep(counting, SETTINGS, 30, path=path, group=2, resume=True)
-    iterated, evolve = [], simulate.points.evolve
+    iterated, evolve = [], simulate.plan.evolve
 
     def watched(system, states, *arguments, **keywords):
         iterated.append(len(states))
         return evolve(system, states, *arguments, **keywords)
 
-    monkeypatch.setattr(simulate.points, "evolve", watched)
+    monkeypatch.setattr(simulate.plan, "evolve", watched)
     before = len(built)
     sweep(counting, SETTINGS, 30, path=path, group=2, resume=True)
     assert iterated == [2, 2]  # points 6 to 9
@@ -101,7 +101,7 @@ def test_only_what_is_left_is_run(tmp_path, monkeypatch):
 
 
 def test_an_interrupted_sweep_goes_on(tmp_path, monkeypatch, whole):
-    path, build = tmp_path / "a.nc", simulate.points.build
+    path, build = tmp_path / "a.nc", simulate.plan.build
 
     def stopping(make, axes, point):
         if point == 5:
@@ -109,7 +109,7 @@ def test_an_interrupted_sweep_goes_on(tmp_path, monkeypatch, whole):
         return build(make, axes, point)
 
     with monkeypatch.context() as patch:
-        patch.setattr(simulate.points, "build", stopping)
+        patch.setattr(simulate.plan, "build", stopping)
         with pytest.warns(UserWarning, match="6 of 10 points not run"):
             part = run(path)
     assert (part.status == STATUS.index("not run")).sum() == 6
@@ -142,7 +142,7 @@ def test_another_sweep_is_not_continued(tmp_path, monkeypatch, whole, other, nam
     keywords |= {"measure": ["amplitude", "state", peaks]}
     with pytest.raises(ArgumentError, match=f"unfinished sweep with another {named}"):
         sweep(**keywords | other, path=path)
-    with pytest.raises(ArgumentError, match="another sweep"):
+    with pytest.raises(ArgumentError, match=f"another sweep, with another {named}"):
         sweep(**keywords | other, path=whole)
     with pytest.raises(ArgumentError, match="resume=True"):
         sweep(make_block, SETTINGS, 300, path=path)
@@ -158,7 +158,7 @@ def test_a_closure_that_makes_other_blocks_is_another_sweep(tmp_path, monkeypatc
     path = tmp_path / "a.nc"
     sweep(maker(1.0), {"eta": [-0.5]}, 5, path=path, resume=True)
     sweep(maker(1.0), {"eta": [-0.5]}, 5, path=path, resume=True)
-    with pytest.raises(ArgumentError, match="another sweep"):
+    with pytest.raises(ArgumentError, match="another sweep, with other blocks or start states"):
         sweep(maker(2.0), {"eta": [-0.5]}, 5, path=path, resume=True)
 
 

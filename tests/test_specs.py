@@ -328,6 +328,7 @@ def test_a_resumed_diagram_is_the_same_document(tmp_path, capsys):
         line = capsys.readouterr().err
         assert line.startswith("tokenwaves: error: ")
         assert "resume=" not in line
+        assert "with another specification" in line
         assert "--resume" in line
 
 

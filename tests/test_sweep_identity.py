@@ -9,7 +9,7 @@ import os
 import numpy as np
 import pytest
 
-import simulate.points
+import simulate.plan
 from dispersion import ArgumentError, Block, FeedForward, Head, Kernel
 from simulate import STATUS, load, sweep
 from simulate.runs.identity import digest
@@ -30,7 +30,7 @@ class Killed(BaseException):
 
 def sweep_half(path, points=4, **keywords):
     """A sweep that dies when it comes to point `points`, with groups of two before it on the disk."""
-    build = simulate.points.build
+    build = simulate.plan.build
 
     def dying(make, axes, point):
         if point >= points:
@@ -38,7 +38,7 @@ def sweep_half(path, points=4, **keywords):
         return build(make, axes, point)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simulate.points, "build", dying)
+        patch.setattr(simulate.plan, "build", dying)
         with pytest.raises(Killed):
             sweep(**{"make_block": make_block, "parameters": GAINS, "depth": 20, "group": 2} | keywords, path=path)
 
@@ -241,6 +241,8 @@ def test_reasons_of_failures_count(tmp_path):
 def test_the_text_of_identity_counts(tmp_path):
     first, other = {"identity": "separation = 3"}, {"identity": "separation = 5"}
     refused_unfinished_and_finished(tmp_path, first, other, "another identity")
+    first, other = ({"identity": {"recipe": text}} for text in ("separation = 3", "separation = 5"))
+    refused_unfinished_and_finished(tmp_path, first, other, "another recipe")
 
 
 def test_what_is_the_same_by_value_has_one_digest():

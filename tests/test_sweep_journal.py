@@ -12,7 +12,7 @@ from fuzzing import budget, fuzz
 from hypothesis import strategies as st
 from test_sweep_identity import GAINS, go_on, make_block, named, sweep_half
 
-import simulate.points
+import simulate.plan
 from dispersion import ArgumentError
 from simulate import STATUS, sweep
 from simulate.runs.lock import Lock, Locked
@@ -159,13 +159,13 @@ def test_random_damage_is_refused_or_worked_on_again(tmp_path, half, whole, exam
 
 
 def test_what_is_whole_is_not_worked_on_again(tmp_path, half, whole, monkeypatch):
-    ran, evolve = [], simulate.points.evolve
+    ran, evolve = [], simulate.plan.evolve
 
     def watched(system, states, *arguments, **keywords):
         ran.append(len(states))
         return evolve(system, states, *arguments, **keywords)
 
-    monkeypatch.setattr(simulate.points, "evolve", watched)
+    monkeypatch.setattr(simulate.plan, "evolve", watched)
     probe, witnesses = [1], [1, 1, 1]
     assert resumed(tmp_path, half, lambda folder: None) == whole
     assert ran == probe + witnesses + [2]

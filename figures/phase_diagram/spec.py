@@ -117,7 +117,7 @@ class Diagram:
 
     def compute(self, **sweep: Any) -> xr.Dataset:
         """The simulated map with theory on the same grid; `sweep`: path, resume, backend, … of `simulate.sweep`."""
-        settings = {**self.settings, "identity": self.identity, **sweep}
+        settings = {**self.settings, "identity": {"specification": self.identity}, **sweep}
         if self.modes is not None:
             data = competition_map(self.block, self.modes, self.grid, seed=settings["rng"], **settings)
         else:

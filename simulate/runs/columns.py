@@ -9,25 +9,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dispersion import ArgumentError
+from dispersion.errors import ArgumentError
 
 
 @dataclass(frozen=True)
 class Column:
-    """One variable: its dimensions beyond the swept ones, their sizes, type, and attributes."""
+    """One variable: its dimensions beyond those of the points, their sizes, its type and attributes.
+
+    fill : what stands where there is nothing.
+    """
 
     dims: tuple[str, ...]
     sizes: tuple[int, ...]
     kind: Any
-    units: str
-    long_name: str
     fill: Any
+    attributes: Mapping[str, Any]
 
     @classmethod
     def custom(cls, name: str, sizes: tuple[int, ...]) -> Column:
-        """What a function of the user measures under `name`: arrays of these `sizes`."""
+        """What is measured under a `name` that was not known before: arrays of these `sizes`."""
         dims = tuple(f"{name}_{axis}" for axis in range(len(sizes)))
-        return cls(dims, sizes, float, "1", f"measured {name}", np.nan)
+        return cls(dims, sizes, float, np.nan, {"long_name": f"measured {name}", "units": "1"})
 
     @property
     def bytes_each(self) -> int:
@@ -64,7 +66,7 @@ class Part:
     """Outcomes of the points `first` to `last`: arrays (points, …) by name, and reasons of failures by point.
 
     origin : what the points were computed from, in hexadecimal digits; the same for the same. trait : what all points
-    of the work must share, and the first of these points that has it; None where none has.
+    of the work must share, as `Task.agreed` takes it; None where none has it.
     """
 
     first: int
@@ -72,8 +74,13 @@ class Part:
     columns: dict[str, Column] = field(default_factory=dict)
     values: dict[str, NDArray] = field(default_factory=dict)
     reasons: dict[int, str] = field(default_factory=dict)
-    origin: str = ""
-    trait: tuple[str, int] | None = None
+    origin: str = "0"
+    trait: Any = None
+
+    @classmethod
+    def blank(cls, first: int, last: int, columns: Mapping[str, Column]) -> Part:
+        """Nothing yet, of `columns`."""
+        return cls(first, last, dict(columns), {name: column.blank(last - first) for name, column in columns.items()})
 
     def enter(self, name: str, rows: NDArray[np.int64] | int, values: object) -> None:
         """Write `values` at `rows`, counted from `first`."""
@@ -82,7 +89,7 @@ class Part:
         self.values[name][rows] = values
 
     def enter_custom(self, row: int, measured: Mapping[str, NDArray[np.float64]]) -> None:
-        """Write what the functions of the user measured at one point."""
+        """Write what was measured at one point under names that may not have been known before."""
         for name, value in measured.items():
             self.columns.setdefault(name, Column.custom(name, value.shape)).check(name, value.shape)
             self.enter(name, row, value)

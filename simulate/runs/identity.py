@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from hashlib import blake2b
-from importlib import metadata
 from marshal import dumps
 from operator import attrgetter
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
@@ -21,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from dispersion import ArgumentError
+from dispersion.errors import ArgumentError
 
 SIZE = 16
 """Bytes of a digest."""
@@ -71,14 +70,6 @@ def encode(value: Any, memo: Memo) -> bytes:
 def total(digests: Iterable[str]) -> str:
     """One digest of many, whatever their order and grouping: their sum."""
     return f"{sum([int(digest, 16) for digest in digests]) % 256**SIZE:0{2 * SIZE}x}"
-
-
-def version() -> str:
-    """The version of this package."""
-    try:
-        return metadata.version("tokenwaves")
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def _parts(value: Any) -> Iterable[object]:

@@ -1,4 +1,4 @@
-"""Where the outcomes of long work gather: in memory, or in a folder beside the result file, safe under kill -9.
+"""Where the outcomes of long work gather on the disk: a folder beside the result file, safe under kill -9.
 
 The folder FILE.parts holds settings.json, one file of raw numbers for each variable, log.jsonl and lock. A range of
 points is written to the variables first and flushed to the disk, then one line of the log says that it is done. A line
@@ -15,7 +15,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,67 +24,32 @@ from dispersion.atomic import replacing
 from dispersion.errors import ArgumentError
 from simulate.runs.columns import Column, Part, joined
 from simulate.runs.lock import Lock, Locked
-from simulate.runs.store import usable
+from simulate.runs.netcdf import usable
+from simulate.runs.store import Origins
 
 SETTINGS, LOG, LOCK, NEW = "settings.json", "log.jsonl", "lock", "new"
-
-Origins = list[tuple[int, int, str]]
-"""(first, last, origin) of ranges of points."""
-
-
-class Store(Protocol):
-    """Outcomes by point.
-
-    done : (points,) which points have one. origins : what they come from. columns : the variables so far, by name.
-    """
-
-    done: NDArray[np.bool_]
-    origins: Origins
-    columns: dict[str, Column]
-
-    def put(self, part: Part) -> None:
-        """Keep the outcomes of a range of points."""
-
-    def rows(self, name: str, first: int, last: int) -> NDArray:
-        """(points, …) of one variable, `first` to `last`."""
-
-
-class Memory:
-    """A Store in memory, of `columns` for `points` points."""
-
-    def __init__(self, points: int, columns: Mapping[str, Column]) -> None:
-        self.columns = dict(columns)
-        self.done = np.zeros(points, dtype=bool)
-        self.origins: Origins = []
-        self._values = {name: column.blank(points) for name, column in columns.items()}
-
-    def put(self, part: Part) -> None:
-        """Keep the outcomes of a range of points."""
-        self.columns = joined(self.columns, part.columns)
-        for name, values in part.values.items():
-            if name not in self._values:
-                self._values[name] = self.columns[name].blank(len(self.done))
-            self._values[name][part.first : part.last] = values
-        self.origins.append((part.first, part.last, part.origin))
-        self.done[part.first : part.last] = True
-
-    def rows(self, name: str, first: int, last: int) -> NDArray:
-        """(points, …) of one variable, `first` to `last`."""
-        return self._values[name][first:last]
 
 
 class Journal:
     """A Store in the folder of a result file, open to one process at a time; a context manager.
 
     path : of the result. points : their number. columns : the variables that all work of this kind has.
-    settings : strings by name, the same at every resumption. On leaving, a new folder in which nothing is done goes.
+    settings : strings by name, the same at every resumption. kind : what messages call the work.
+    On leaving, a new folder in which nothing is done goes.
     An ArgumentError says if the folder is that of other work, in use, not ours, or there at all and not to be resumed.
     """
 
     def __init__(
-        self, path: Path, points: int, columns: Mapping[str, Column], settings: Mapping[str, str], resume: bool
+        self,
+        path: Path,
+        points: int,
+        columns: Mapping[str, Column],
+        settings: Mapping[str, str],
+        resume: bool,
+        kind: str = "work",
     ) -> None:
-        self.path, self.folder = path, journal_folder(path)
+        self.path, self.folder = path, path.with_name(f"{path.name}.parts")
+        self._kind = kind
         self.columns = dict(columns)
         self.done = np.zeros(points, dtype=bool)
         self.origins: Origins = []
@@ -179,7 +144,7 @@ class Journal:
         while True:
             self.folder.mkdir(exist_ok=True)
             if self.folder.is_symlink() or not self._ours():
-                got = f"beside the folder {self.folder.name}, which is no journal of a sweep, or a damaged one"
+                got = f"beside the folder {self.folder.name}, which is no journal of a {self._kind}, or a damaged one"
                 raise self._refused(got, f"another path, or {self.folder.name} moved away")
             try:
                 self._lock = Lock(self.folder / LOCK)
@@ -193,7 +158,7 @@ class Journal:
             if not fresh and not resume:
                 self._lock.release()
                 accepted = "resume=True to go on with it, another path, or the folder removed"
-                raise self._refused(f"with the unfinished sweep {self.folder.name}", accepted)
+                raise self._refused(f"with the unfinished {self._kind} {self.folder.name}", accepted)
             return fresh
 
     def _ours(self) -> bool:
@@ -202,10 +167,9 @@ class Journal:
         return names <= {LOCK, f"{SETTINGS}.{NEW}"} or _opened(_read_whole(self.folder / SETTINGS), b"") is not None
 
     def _check_settings(self, settings: Mapping[str, str]) -> None:
-        found = (_opened(_read_whole(self.folder / SETTINGS), b"") or {}).get("settings", {})
-        other = [name for name in settings if found.get(name) != settings[name]]
-        if other or found.keys() != settings.keys():
-            got = f"an unfinished sweep with another {', another '.join(other)}"
+        found = _opened(_read_whole(self.folder / SETTINGS), b"") or {}
+        if difference := differing(found.get("settings"), settings):
+            got = f"an unfinished {self._kind} with {difference}"
             raise self._refused(got, "the same call again, or another path")
 
     def _read_log(self) -> None:
@@ -250,9 +214,10 @@ class Journal:
         return ArgumentError("path", f"{str(self.path)!r}, {got}", accepted)
 
 
-def journal_folder(path: Path) -> Path:
-    """The folder of the result file `path`."""
-    return path.with_name(f"{path.name}.parts")
+def differing(found: object, settings: Mapping[str, str]) -> str:
+    """What of `settings` is not as `found`, in words; empty where nothing differs."""
+    known = found if isinstance(found, dict) else {}
+    return ", ".join(f"another {name}" for name in {**settings, **known} if known.get(name) != settings.get(name))
 
 
 def checksum(content: bytes, key: bytes = b"") -> str:

@@ -1,14 +1,18 @@
-"""Progress of long work where there is no terminal."""
+"""Progress of long work: a bar on a terminal, or a line now and then."""
 
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, Literal
 
 from tqdm import tqdm
 
+from dispersion.errors import flag
+
 EVERY = 30.0
 """Seconds between two lines."""
+
+Shown = bool | Literal["lines"] | None
 
 
 class Lines(tqdm):
@@ -28,3 +32,10 @@ class Lines(tqdm):
         done, total = state["n"], state["total"]
         left = self.format_interval((total - done) / (state["rate"] or done / state["elapsed"]))
         print(f"{done / total:.0%} of the work done, about {left} left", file=self.fp, flush=True)
+
+
+def bar(total: int, shown: Shown, unit: str = "step") -> Any:
+    """A bar of `total` steps: on a terminal only for None, 'lines' for lines."""
+    if shown == "lines":
+        return Lines(total=total)
+    return tqdm(total=total, unit=unit, unit_scale=True, disable=None if shown is None else not flag("progress", shown))

@@ -1,4 +1,4 @@
-"""Where the points of a sweep are worked on: this process, or what joblib knows. joblib is imported on first use."""
+"""Where points are worked on: this process, or what joblib knows. joblib is imported on first use."""
 
 from __future__ import annotations
 
@@ -9,22 +9,18 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from dispersion import ArgumentError, Block
-from dispersion.errors import shown
-from simulate.engines.choice import Model, engine_of
-from simulate.points import Part, Plan, run_part
-
-OPERATIONS = 5e11
-"""Multiplications in a group of points of the engines 'fft' and 'blas': some ten seconds."""
+from dispersion.errors import ArgumentError, shown
+from simulate.runs.columns import Part
+from simulate.runs.task import Task
 
 PIECES = 4
 """Groups of points for each worker, where there are several."""
 
 
-Call = tuple[Plan, int, int, NDArray[np.float64] | None]
+Progress = Callable[[int], object]
+Call = tuple[Task, int, int, NDArray | None]
 """The arguments of the work on a range of points."""
 
 
@@ -42,7 +38,7 @@ class Jobs:
 
 
 def jobs_of(n_jobs: int | None, backend: str | None) -> Jobs:
-    """From the arguments of `sweep`, and an active joblib.parallel_config."""
+    """From the arguments of joblib.Parallel, and an active joblib.parallel_config."""
     if n_jobs is None and backend is None and "joblib" not in sys.modules:
         return Jobs(0, {})
     try:
@@ -64,28 +60,43 @@ def jobs_of(n_jobs: int | None, backend: str | None) -> Jobs:
         raise ArgumentError("backend", f"{backend!r} ({error})", "a backend of joblib") from None
 
 
-def piece_size(plan: Plan, model: Model, points: int, jobs: Jobs, most: int) -> int:
-    """Points in a group: up to `most`, fewer where a point takes long or several workers share them."""
-    size = most
-    engine = engine_of(model)
-    if engine != "lanes":
-        size = max(1, min(most, int(OPERATIONS / (plan.depth * _operations(model)))))
-    return size if jobs.workers < 2 else max(1, min(size, -(-points // (PIECES * jobs.workers))))
+def piece_size(points: int, jobs: Jobs, most: int) -> int:
+    """Points in a group: up to `most`, fewer where several workers share them."""
+    return most if jobs.workers < 2 else max(1, min(most, -(-points // (PIECES * jobs.workers))))
+
+
+def run_range(
+    task: Task, first: int, last: int, given: NDArray | None, progress: Progress = lambda steps: None
+) -> Part:
+    """`Task.run`."""
+    return task.run(first, last, given, progress)
+
+
+def identify_range(
+    task: Task, first: int, last: int, given: NDArray | None, progress: Progress = lambda steps: None
+) -> Part:
+    """`Task.identify`."""
+    part = task.identify(first, last, given)
+    progress(task.steps * (last - first))
+    return part
 
 
 def parts(
-    plan: Plan,
+    work: Callable[..., Part],
+    task: Task,
     ranges: Iterable[tuple[int, int]],
-    starts: NDArray[np.float64] | None,
+    given: NDArray | None,
     jobs: Jobs,
-    progress: Callable[[int], object],
-    work: Callable[..., Part] = run_part,
+    progress: Progress,
 ) -> Generator[Part, None, None]:
-    """What `work` makes of each range of points, in any order; `starts` (points, N, d) where each has its own."""
+    """What `work`, `run_range` or `identify_range`, makes of each range of points, in any order.
+
+    given : (points, …) what each point is handed, if anything. progress : told the steps done.
+    """
 
     def calls() -> Iterator[Call]:
         for first, last in ranges:
-            yield plan, first, last, None if starts is None else starts[first:last]
+            yield task, first, last, None if given is None else given[first:last]
 
     if not jobs.workers:
         for call in calls():
@@ -93,7 +104,7 @@ def parts(
         return
     with closing(_outcomes(jobs, work, calls())) as finished:
         for part in finished:
-            progress(plan.depth * (part.last - part.first))
+            progress(task.steps * (part.last - part.first))
             yield part
 
 
@@ -151,11 +162,3 @@ def _from_dask(client: Any, jobs: Jobs, work: Callable[..., Part], calls: Iterat
             yield part
     finally:
         client.cancel(list(running.futures))
-
-
-def _operations(model: Model) -> float:
-    """Multiplications of one layer, roughly."""
-    heads = len((model if isinstance(model, Block) else model.block).heads)
-    if engine_of(model) == "fft":
-        return heads * model.n * 40 * np.log2(model.n)
-    return heads * model.n * (model.n * (2 * model.d + 20) + 2 * model.d**2)

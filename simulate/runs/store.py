@@ -1,138 +1,55 @@
-"""Datasets on disk: netCDF 4, written whole or not at all. xarray and netCDF4 are imported on first use."""
+"""Outcomes of long work by point, kept in memory; `simulate.runs.journal` keeps them on the disk."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dispersion.atomic import replacing
-from dispersion.errors import ArgumentError, file_path, flag, instance
-from dispersion.quiet import harmless_underflow
+from simulate.runs.columns import Column, Part, joined
 
-if TYPE_CHECKING:
-    from xarray import Dataset
-
-    from simulate.runs.assemble import Result
-
-ROWS = 2**15
-"""About how many points are copied at a time."""
+Origins = list[tuple[int, int, str]]
+"""(first, last, origin) of ranges of points."""
 
 
-@harmless_underflow
-def save(dataset: Dataset, path: str | os.PathLike[str]) -> Path:
-    """Write `dataset` to the netCDF file `path` and return the path.
+class Store(Protocol):
+    """Outcomes by point.
 
-    The file appears complete, through a temporary file in the same directory; the same dataset
-    gives the same bytes. A path that cannot be written is an ArgumentError.
+    done : (points,) which points have one. origins : what they come from. columns : the variables so far, by name.
     """
-    import xarray
 
-    instance("dataset", dataset, xarray.Dataset)
-    path = file_path("path", path)
-    with usable(path), replacing(path) as temporary:
-        try:
-            dataset.to_netcdf(temporary, engine="netcdf4", format="NETCDF4")
-        except (TypeError, ValueError) as error:
-            raise ArgumentError("dataset", str(error), "what a netCDF file can hold") from None
-    return path
+    done: NDArray[np.bool_]
+    origins: Origins
+    columns: dict[str, Column]
 
+    def put(self, part: Part) -> None:
+        """Keep the outcomes of a range of points."""
 
-def write(result: Result, path: Path, draft: Path) -> None:
-    """Write the `result` of a sweep as `save` writes its dataset, holding few points in memory at a time.
-
-    draft : where it is written until it is whole.
-    """
-    from netCDF4 import Dataset as File
-
-    with usable(path), replacing(path, draft), File(draft, "w", format="NETCDF4") as file:
-        _fill(file, result)
+    def rows(self, name: str, first: int, last: int) -> NDArray:
+        """(points, …) of one variable, `first` to `last`."""
 
 
-def _fill(file: Any, result: Result) -> None:
-    file.set_fill_off()
-    file.setncatts(result.attributes)
-    for dim, size in result.sizes.items():
-        file.createDimension(dim, size)
-    for name, (dims, values, attributes) in (result.coordinates | result.starts).items():
-        _variable(file, name, values.dtype, (dims,) if isinstance(dims, str) else dims, attributes)[...] = (
-            values.astype(object) if values.dtype.kind == "U" else values
-        )
-    for name, (dims, kind, attributes) in result.variables.items():
-        variable = _variable(file, name, np.dtype(kind), dims, attributes)
-        for rows, first, last in _slabs(result.shape):
-            values = result.store.rows(name, first, last)
-            variable[rows] = values.reshape(-1, *result.shape[1:], *values.shape[1:])
+class Memory:
+    """A Store in memory, of `columns` for `points` points."""
 
+    def __init__(self, points: int, columns: Mapping[str, Column]) -> None:
+        self.columns = dict(columns)
+        self.done = np.zeros(points, dtype=bool)
+        self.origins: Origins = []
+        self._values = {name: column.blank(points) for name, column in columns.items()}
 
-@harmless_underflow
-def load(path: str | os.PathLike[str], lazy: bool = False) -> Dataset:
-    """The dataset saved at `path`, read into memory, or only opened if `lazy`: then read when used, and to be closed.
+    def put(self, part: Part) -> None:
+        """Keep the outcomes of a range of points."""
+        self.columns = joined(self.columns, part.columns)
+        for name, values in part.values.items():
+            if name not in self._values:
+                self._values[name] = self.columns[name].blank(len(self.done))
+            self._values[name][part.first : part.last] = values
+        self.origins.append((part.first, part.last, part.origin))
+        self.done[part.first : part.last] = True
 
-    Numbers among the attributes are those of Python, as in a dataset that was never in a file. A path that cannot be
-    read is an ArgumentError.
-    """
-    import xarray
-
-    path, lazy = file_path("path", path), flag("lazy", lazy)
-    try:
-        dataset = (xarray.open_dataset if lazy else xarray.load_dataset)(path, engine="netcdf4")
-    except (OSError, ValueError) as error:
-        accepted = "a readable netCDF file"
-        raise ArgumentError("path", f"{str(path)!r} ({getattr(error, 'strerror', None) or error})", accepted) from None
-    holders: list[Any] = [dataset, *dataset.variables.values()]
-    for holder in holders:
-        holder.attrs = {name: _plain(value) for name, value in holder.attrs.items()}
-    return dataset
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def checked_path(path: str | os.PathLike[str]) -> Path:
-    """The file that `path` names now and later, whatever the working directory then: absolute and without links.
-
-    A path whose directory takes no files is refused, before the work and not after it.
-    """
-    try:
-        target = Path(os.path.realpath(os.fspath(path)))
-        str(target).encode()
-    except (TypeError, ValueError) as error:
-        raise ArgumentError("path", f"{path!r} ({error})", "a path where a file can be written") from None
-    with usable(target), tempfile.TemporaryFile(dir=target.parent):
-        pass
-    if target.exists() and not target.is_file():
-        got = "a directory" if target.is_dir() else "no regular file"
-        raise ArgumentError("path", f"{str(target)!r}, {got}", "a path where a file can be written")
-    return target
-
-
-@contextmanager
-def usable(path: Path) -> Iterator[None]:
-    """What the system refuses meanwhile becomes an ArgumentError that names `path`."""
-    try:
-        yield
-    except (OSError, RuntimeError) as error:  # of the system, of netCDF
-        got = f"{str(path)!r} ({getattr(error, 'strerror', None) or error})"
-        raise ArgumentError("path", got, "a path where a file can be written") from None
-
-
-def _variable(file: Any, name: str, kind: np.dtype, dims: tuple[str, ...], attributes: Mapping[str, Any]) -> Any:
-    variable = file.createVariable(name, str if kind.kind in "OU" else kind, dims)
-    variable.setncatts(attributes)
-    return variable
-
-
-def _slabs(shape: tuple[int, ...]) -> Iterator[tuple[slice, int, int]]:
-    """(rows of the first axis, first point, last point), about ROWS points at a time."""
-    width = int(np.prod(shape[1:], dtype=np.int64))
-    step = max(1, ROWS // width)
-    for row in range(0, shape[0], step):
-        end = min(row + step, shape[0])
-        yield slice(row, end), row * width, end * width
+    def rows(self, name: str, first: int, last: int) -> NDArray:
+        """(points, …) of one variable, `first` to `last`."""
+        return self._values[name][first:last]

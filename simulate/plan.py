@@ -1,4 +1,4 @@
-"""The work of a sweep, a range of points at a time: built, iterated and measured wherever it runs."""
+"""The plan of a sweep: its points built, iterated and measured, a range at a time, wherever it runs."""
 
 from __future__ import annotations
 
@@ -17,24 +17,36 @@ from simulate.engines.choice import ENGINES, Lanes, Model, Replicas, checked_mod
 from simulate.engines.scalar import pack
 from simulate.linear import Critical, critical_modes
 from simulate.measures import KNOWN, Measures, leading_mode, measure_path, measure_scalars
-from simulate.results import Layout
+from simulate.results import COLUMNS, Layout
 from simulate.runs.columns import Column, Part
 from simulate.runs.identity import Memo, digest, total
+from simulate.runs.task import Found, Task
 from simulate.settle import DIVERGED, FAILED, STATUS, Outcome, evolve
 from simulate.trajectory import Trajectory
 
 StartFunction = Callable[[Model, Generator], ArrayLike]
 Start = float | NDArray[np.float64] | StartFunction
 
+OPERATIONS = 5e11
+"""Multiplications in a group of points that are iterated one by one: some ten seconds."""
+
+WITNESSES = 3
+"""Points measured again, where functions of the user measure and a sweep goes on."""
+
+CLOSE = 1e-6
+"""Relative difference within which they must agree: machines differ in the last digits."""
+
 
 @dataclass(frozen=True)
-class Plan:
-    """A sweep before it runs; small, so that it can be sent to where the work is done.
+class Plan(Task):
+    """A sweep before it runs.
 
     make_block : from the parameters of a point to its Block or Chain. axes : the swept values by name.
     depth, tolerance, seed : as of `sweep`. start : a number, one state for all points (N, d), a function, or None
     where each range is handed its own. measures : what is recorded. layout : sizes, the same at every point.
     """
+
+    kind, made_of, unit = "sweep", "blocks or start states", "layer"
 
     make_block: Callable[..., Model]
     axes: Mapping[str, NDArray]
@@ -55,6 +67,11 @@ class Plan:
         """What is known to be recorded, by name."""
         return {**self.layout.columns(self.measures.names), **self.measures.columns}
 
+    @property
+    def steps(self) -> int:
+        """Layers of a point."""
+        return self.depth
+
     def __len__(self) -> int:
         """Number of points."""
         return math.prod(self.shape)
@@ -62,6 +79,47 @@ class Plan:
     def model(self, point: int) -> Model:
         """The block of a point, numbered in C order."""
         return build(self.make_block, self.axes, point)
+
+    def run(
+        self, first: int, last: int, given: NDArray | None, progress: Callable[[int], object] = lambda layers: None
+    ) -> Part:
+        """The points `first` to `last`, from the states `given` (points, N, d) where the plan has no start."""
+        ready = prepare(self, first, last, given)
+        part = Part.blank(first, last, self.columns)
+        part.origin, part.trait = ready.origin, ready.activation
+        for point, reason in ready.reasons.items():
+            _fail(part, point, reason)
+            progress(self.depth)
+        models, states = ready.models, ready.states
+        scalar = [point for point, model in models.items() if engine_of(model) == "lanes"]
+        if scalar:
+            _run_lanes(self, part, scalar, models, states, progress)
+        for point, model in models.items():
+            if engine_of(model) != "lanes":
+                _run_alone(self, part, point, model, states[point], progress)
+        return part
+
+    def identify(self, first: int, last: int, given: NDArray | None) -> Part:
+        """The origin and trait of a range of points: its blocks and start states are made."""
+        ready = prepare(self, first, last, given)
+        return Part(first, last, origin=ready.origin, trait=ready.activation)
+
+    def agreed(self, traits: Iterable[tuple[str, int] | None]) -> tuple[str, int] | None:
+        """The activation that all have."""
+        return one_activation(traits)
+
+    def verify(self, done: NDArray[np.int64], found: Found, given: NDArray | None) -> None:
+        """Refuse what was `found` if functions of the user measure other numbers at a few of the points `done`."""
+        if not self.measures.functions or not len(done):
+            return
+        status, engine = (found.rows(name, 0, len(self))[done] for name in ("status", "engine"))
+        ran = done[(status < DIVERGED) | ((status == FAILED) & (engine >= 0))]
+        for point in map(int, ran[np.unique(np.linspace(0, len(ran) - 1, min(WITNESSES, len(ran))).astype(int))]):
+            part = self.run(point, point + 1, None if given is None else given[point : point + 1])
+            for name in {*part.columns, *self.measures.columns} - COLUMNS.keys() | {"reason"}:
+                if not _close(part.values[name], found.rows(name, point, point + 1)):
+                    got = f"a sweep with another measure: {name} at point {point}"
+                    raise ArgumentError("path", got, "the same call again, or another path")
 
 
 def build(make_block: Callable[..., Model], axes: Mapping[str, NDArray], point: int) -> Model:
@@ -150,47 +208,6 @@ def _named(error: object) -> str:
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 
 
-def identify(
-    plan: Plan,
-    first: int,
-    last: int,
-    starts: NDArray[np.float64] | None = None,
-    progress: Callable[[int], object] = lambda layers: None,
-) -> Part:
-    """`run_part` without running: the origin and trait of the points alone."""
-    ready = prepare(plan, first, last, starts)
-    progress(plan.depth * (last - first))
-    return Part(first, last, origin=ready.origin, trait=ready.activation)
-
-
-def run_part(
-    plan: Plan,
-    first: int,
-    last: int,
-    starts: NDArray[np.float64] | None = None,
-    progress: Callable[[int], object] = lambda layers: None,
-) -> Part:
-    """The points `first` to `last` of `plan`, from `starts` (points, N, d) where it has none.
-
-    progress : told the layers done or no longer needed.
-    """
-    ready = prepare(plan, first, last, starts)
-    part = Part(first, last, dict(plan.columns), origin=ready.origin, trait=ready.activation)
-    for name, column in plan.columns.items():
-        part.values[name] = column.blank(last - first)
-    for point, reason in ready.reasons.items():
-        _fail(part, point, reason)
-        progress(plan.depth)
-    models, states = ready.models, ready.states
-    scalar = [point for point, model in models.items() if engine_of(model) == "lanes"]
-    if scalar:
-        _run_lanes(plan, part, scalar, models, states, progress)
-    for point, model in models.items():
-        if engine_of(model) != "lanes":
-            _run_alone(plan, part, point, model, states[point], progress)
-    return part
-
-
 def _fail(part: Part, point: int, reason: str) -> None:
     part.reasons[point] = reason
     part.enter("status", point - part.first, FAILED)
@@ -270,6 +287,17 @@ def _enter_path(plan: Plan, part: Part, point: int, path: Trajectory, names: Seq
             part.enter_custom(row, measured)
 
 
+def group_of(model: Model, depth: int, most: int) -> int:
+    """Points like `model` worked on together: `most`, or fewer where each takes long."""
+    if engine_of(model) == "lanes":
+        return most
+    heads = len((model if isinstance(model, Block) else model.block).heads)
+    operations = heads * model.n * (model.n * (2 * model.d + 20) + 2 * model.d**2)
+    if engine_of(model) == "fft":
+        operations = heads * model.n * 40 * np.log2(model.n)
+    return max(1, min(most, int(OPERATIONS / (depth * operations))))
+
+
 def tried(plan: Plan, model: Model, point: int, given: NDArray[np.float64] | None) -> Measures:
     """The measures of `plan` with the columns that their functions give at one point after one layer."""
     if not plan.measures.functions:
@@ -287,6 +315,14 @@ def tried(plan: Plan, model: Model, point: int, given: NDArray[np.float64] | Non
 def _path(model: Model, outcome: Outcome, row: int) -> Trajectory:
     layers, state = outcome.layers[row : row + 1], outcome.states[row : row + 1]
     return Trajectory(model, layers, state, outcome.previous[row], STATUS[outcome.status[row]], engine_of(model))
+
+
+def _close(some: NDArray, others: NDArray) -> bool:
+    if some.shape != others.shape:
+        return False
+    if some.dtype.kind != "f":
+        return bool((some == others).all())
+    return bool(np.isclose(some, others, rtol=CLOSE, atol=0, equal_nan=True).all())
 
 
 def _refuse_sizes(model: Model, point: int, layout: Layout) -> None:
