@@ -4,8 +4,9 @@ from dispersion.block.absolute import absolute_logits, sinusoidal, toeplitz_part
 from dispersion.block.activation import Activation
 from dispersion.block.block import Block
 from dispersion.block.encodings import alibi_slopes, mask_logits, relu_mlp, t5_bucket
+from dispersion.block.factors import OutputValue, QueryKey, Rotary
 from dispersion.block.feedforward import FeedForward
-from dispersion.block.head import Head, Rotary
+from dispersion.block.head import Head
 from dispersion.block.kernel import Kernel, symbols
 from dispersion.block.normalisation import DyT, LayerNorm, Normalisation, RMSNorm
 from dispersion.errors import ArgumentError, ExclusionError
@@ -45,8 +46,10 @@ __all__ = [
     "Mode",
     "Normalisation",
     "Optimal",
+    "OutputValue",
     "Propagator",
     "Pseudospectrum",
+    "QueryKey",
     "RMSNorm",
     "Rotary",
     "Verdict",

@@ -206,6 +206,11 @@ def vector(argument: str, value: ArrayLike, size: int) -> NDArray[np.float64]:
     return array
 
 
+def optional_vector(argument: str, value: ArrayLike | None, size: int) -> NDArray[np.float64] | None:
+    """`value` as a read-only (size,) array, or None."""
+    return None if value is None else frozen_array(argument, value, (size,))
+
+
 def file_path(argument: str, path: object) -> Path:
     """`path` as a Path."""
     try:

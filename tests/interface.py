@@ -11,7 +11,19 @@ import numpy as np
 import amplitude
 import dispersion
 import simulate
-from dispersion import Activation, Block, Chain, FeedForward, Head, Kernel, LayerNorm, RMSNorm, Rotary
+from dispersion import (
+    Activation,
+    Block,
+    Chain,
+    FeedForward,
+    Head,
+    Kernel,
+    LayerNorm,
+    OutputValue,
+    QueryKey,
+    RMSNorm,
+    Rotary,
+)
 
 PACKAGES = ("dispersion", "amplitude", "simulate")
 
@@ -30,6 +42,7 @@ W2 = np.array([[0.4, -0.3], [0.2, 0.5]])
 A2 = np.array([0.3, -0.2])
 X2 = RNG.normal(size=(6, 2))
 W8 = RNG.normal(size=(8, 8))
+STEPS = np.arange(6)[:, None]
 
 
 def scalar(n: int = 8, k: int = 2, mu: float = 0.01, alpha: tuple[float, ...] = (-0.1, 0.1, -0.3)) -> Block:
@@ -119,6 +132,7 @@ def calls() -> dict[str, Callable[[dict[str, Any]], Call]]:
     activations = [name for name in Activation.names() if name != "polynomial"]
     rotary = {"query": W8[:2, :2], "key": W8[2:4, :2], "frequencies": [np.pi / 3], "pairing": "half"}
     rotary |= {"query_bias": A2, "key_bias": A2}
+    factors = {"query": W8[:1, :2], "key": W8[2:3, :2], "query_bias": A2[:1], "key_bias": A2[1:]}
     forward = {"weight_in": W8[:3, :2], "weight_out": W8[:2, :3], "activation": "silu", "bias_in": W8[0, :3]}
     forward |= {"bias_out": A2, "weight_gate": W8[3:6, :2], "bias_gate": W8[1, :3]}
     head = {"kernel": Kernel.alibi(6, 0.5), "value": W2, "content": W2.T, "gate": 0.3, "key_bias": A2}
@@ -155,11 +169,26 @@ def calls() -> dict[str, Callable[[dict[str, Any]], Call]]:
             {"activation": "tanh", "d": 2, "scale": 0.2},
         ),
         "dispersion.Rotary": lambda t: (Rotary, rotary),
-        "dispersion.Rotary.queries": lambda t: (t["rotary"].queries, {"x": X2}),
-        "dispersion.Rotary.keys": lambda t: (t["rotary"].keys, {"x": X2}),
-        "dispersion.Rotary.logits": lambda t: (t["rotary"].logits, {"x": X2, "position": np.arange(6)[:, None]}),
-        "dispersion.Rotary.lag_logits": lambda t: (t["rotary"].lag_logits, {"a": A2, "lags": np.arange(6)[:, None]}),
-        "dispersion.Rotary.periodic_on": lambda t: (t["rotary"].periodic_on, {"shape": (6,)}),
+        "dispersion.QueryKey": lambda t: (QueryKey, factors),
+        "dispersion.OutputValue": lambda t: (OutputValue, {"output": W8[:2, :3], "value": W8[:3, :2]}),
+        "dispersion.OutputValue.values": lambda t: (OutputValue(W8[:2, :3], W8[:3, :2]).values, {"x": X2}),
+        "dispersion.OutputValue.mix": lambda t: (OutputValue(W2).mix, {"weights": np.eye(6), "x": X2}),
+        **{
+            f"dispersion.{kind}.{name}": lambda t, k=kind, n=name, a=a: (
+                getattr(t["rotary"] if k == "Rotary" else QueryKey(**factors), n),
+                a,
+            )
+            for kind in ("QueryKey", "Rotary")
+            for name, a in {
+                "queries": {"x": X2, "position": STEPS},
+                "keys": {"x": X2, "position": STEPS},
+                "logits": {"x": X2, "position": STEPS},
+                "query_slope": {"position": STEPS},
+                "key_slope": {"position": STEPS},
+                "lag_logits": {"a": A2, "lags": STEPS},
+                "periodic_on": {"shape": (6,)},
+            }.items()
+        },
         "dispersion.Rotary.rotated": lambda t: (t["rotary"].rotated, {"u": X2, "angle": X2[:, :1]}),
         "dispersion.Head": lambda t: (Head, head),
         "dispersion.Head.attention": lambda t: (Head(**head).attention, {"x": X2}),

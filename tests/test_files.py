@@ -29,6 +29,8 @@ from dispersion import (
     Kernel,
     LayerNorm,
     Normalisation,
+    OutputValue,
+    QueryKey,
     RMSNorm,
     Rotary,
 )
@@ -328,8 +330,10 @@ def test_no_argument_is_of_a_kind_the_reader_does_not_know():
     from dispersion.block.toml_reader import SCALARS, _scaled, _weights
 
     known = {*SCALARS, "Kernel", "Rotary | None", "Callable[[Floats], ArrayLike]", "ArrayLike", "ArrayLike | None"}
+    known |= {"ArrayLike | OutputValue", "ArrayLike | QueryKey | None"}
     constructors = [getattr(Kernel, name) for name in KERNELS]
-    for function in (Head, Rotary, relu_mlp, LayerNorm, RMSNorm, DyT, _scaled, _weights, *constructors):
+    constructors += [Head, OutputValue, QueryKey, Rotary, relu_mlp, LayerNorm, RMSNorm, DyT, _scaled, _weights]
+    for function in constructors:
         kinds = {name: kind.annotation for name, kind in inspect.signature(function).parameters.items()}
         given = {kinds.pop("n", "int"), kinds.pop("shape", "int"), kinds.pop("d", "int")}
         assert given <= {"int", "Shape"}

@@ -13,7 +13,7 @@ from pages import Page
 
 from dispersion import Activation, ArgumentError, Block, Head, Kernel
 from dispersion.block.encodings import relu_mlp
-from dispersion.block.head import Rotary
+from dispersion.block.factors import OutputValue, QueryKey, Rotary
 from dispersion.block.toml_reader import AXES, KERNELS, NORMS, Reader, _scaled, _weights
 from figures.phase_diagram.arithmetic import LONGEST
 from figures.phase_diagram.spec import BLOCK, DEFAULTS, DEPTH, NAME, OPTIONS, POINTS, QUANTITIES, load_diagram
@@ -40,6 +40,8 @@ def parameters(function, *given):
 NORM = "### `[attention_norm]` and `[feedforward_norm]`"
 READ = {
     "### `[[head]]`": parameters(Head),
+    "### `[head.value]`": parameters(OutputValue),
+    "### `[head.content]`": parameters(QueryKey),
     "### `[head.rotary]`": parameters(Rotary),
     "### `[feedforward]`": {**parameters(_scaled, "d"), **parameters(_weights)},
     "### `[block]`": parameters(Block, "heads", "feedforward", "attention_norm", "feedforward_norm"),
@@ -142,6 +144,13 @@ def places():
     document["head"][0]["rotary"] = copy.deepcopy(ROTARY)
     yield document, document["head"][0]["rotary"], "### `[head.rotary]`"
     document = copy.deepcopy(DOCUMENT)
+    document["head"][0] |= {"value": {"output": [[1.0], [0.5]], "value": [[0.3, -0.2]]}}
+    yield document, document["head"][0]["value"], "### `[head.value]`"
+    document = copy.deepcopy(DOCUMENT)
+    document["head"][0].pop("key_bias")
+    document["head"][0]["content"] = {"query": [[1.0, 0.5]], "key": [[0.3, -0.2]], "query_bias": [0.1]}
+    yield document, document["head"][0]["content"], "### `[head.content]`"
+    document = copy.deepcopy(DOCUMENT)
     yield document, document["feedforward"], "### `[feedforward]`"
     document = copy.deepcopy(DOCUMENT)
     yield document, document["attention_norm"], NORM
@@ -150,7 +159,7 @@ def places():
 OUTSIDE = {"2 or more": 1, "1 or more": 0, "0 or more": -1, "0 to 1": 1.5, "above 0": 0}
 
 
-@pytest.mark.parametrize("place", range(5))
+@pytest.mark.parametrize("place", range(7))
 def test_what_a_key_accepts(place):
     document, part, heading = list(places())[place]
     Reader(Path("block.toml")).block(document)

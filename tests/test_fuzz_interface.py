@@ -83,7 +83,9 @@ MAPS = {
     # of states of any size, finite or not
     "dispersion.Activation": ("__call__", "taylor"),
     "dispersion.FeedForward": ("__call__", "taylor", "jacobian"),
-    "dispersion.Rotary": ("queries", "keys", "logits", "rotated", "lag_logits"),
+    "dispersion.QueryKey": ("queries", "keys", "logits"),
+    "dispersion.OutputValue": ("values", "mix"),
+    "dispersion.Rotary": ("queries", "keys", "logits", "rotated", "lag_logits", "query_slope", "key_slope"),
     "dispersion.Head": ("attention", "positional"),
     "dispersion.Block": (
         "forward",

@@ -7,7 +7,7 @@ import simulate
 import simulate.engines.vector
 import simulate.measures
 from dispersion import ArgumentError, Block, FeedForward, Head, Kernel
-from dispersion.block.head import Rotary
+from dispersion.block.factors import Rotary
 from dispersion.block.normalisation import DyT, LayerNorm, RMSNorm
 from dispersion.line.chain import Chain
 from simulate import iterate, iterate_many, sweep

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from amplitude.normal_forms.power_series import Affine, Field, Grading, Node, Pointwise, Power, Product, Sum
 from dispersion import Activation, Block, DyT, FeedForward, Head, LayerNorm, Normalisation, RMSNorm
-from dispersion.block.head import softmax_all
+from dispersion.block.kernel import softmax
 from dispersion.grid import grid_lags, grid_wavenumbers, positions
 
 
@@ -179,10 +179,10 @@ class BlockSeries:
             content = head.rotary.lag_logits(s0, lags).reshape(grading.shape)
             rotation = rotary_content(head)
         if head.gate is None:
-            return [(1.0, self._average(seen, softmax_all(content + head.lag_logits), rotation))]
+            return [(1.0, self._average(seen, softmax(content + head.lag_logits, len(grading.shape)), rotation))]
         return [
-            (1 - head.gate, self._average(seen, softmax_all(content), rotation)),
-            (head.gate, self._average(seen, softmax_all(head.lag_logits), np.zeros_like(rotation))),
+            (1 - head.gate, self._average(seen, softmax(content, len(grading.shape)), rotation)),
+            (head.gate, self._average(seen, softmax(head.lag_logits, len(grading.shape)), np.zeros_like(rotation))),
         ]
 
     def _average(self, seen: Node, weights: NDArray[np.float64], content: NDArray[np.float64]) -> Node:

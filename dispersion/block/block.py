@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion.block.feedforward import FeedForward
-from dispersion.block.head import Head, optional_vector
+from dispersion.block.head import Head
 from dispersion.block.normalisation import Normalisation
 from dispersion.errors import (
     ArgumentError,
@@ -27,6 +27,7 @@ from dispersion.errors import (
     frozen_array,
     instance,
     number_array,
+    optional_vector,
     real_array,
     real_number,
     real_states,
@@ -167,7 +168,7 @@ class Block(Noun):
             raise ArgumentError("attention", f"weights of {len(attention)} heads", f"those of {len(self.heads)}")
         attention = [states("attention", weights, None, seen.shape[-2]) for weights in attention]
         heads = zip(attention, self.heads, strict=True)
-        mixed = sum(weights @ seen @ head.value.T for weights, head in heads)
+        mixed = np.asarray(sum(head.output_value.mix(weights, seen) for weights, head in heads))
         return self.attention_scale * (mixed if self.attention_bias is None else mixed + self.attention_bias)
 
     @beyond_float64

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispersion.block.block import Block, require_periodic
-from dispersion.block.head import Head, softmax
+from dispersion.block.head import Head
+from dispersion.block.kernel import softmax
 from dispersion.grid import positions
 from dispersion.memory import require
 

@@ -15,7 +15,8 @@
 A kernel is a constructor of `Kernel` (type) with its arguments but the number of tokens, which is that of the block;
 without a type it is a table, {logits = […], causal = false}. A list of kernels is the sum of their logits, each times
 its `weight`. [attention_norm] and [feedforward_norm] have a type, LayerNorm, RMSNorm or DyT, and its arguments, the
-gain being one if not given. [head.rotary] has the arguments of `Rotary`. An array is a nested list, or
+gain being one if not given. [head.rotary] has the arguments of `Rotary`, [head.content] those of `QueryKey` and
+[head.value] those of `OutputValue`, where they stand for the array of that name. An array is a nested list, or
 {npz = "name"} for the one of that name in the npz file. Unknown keys are refused.
 """
 
@@ -30,7 +31,8 @@ import tomllib
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -172,14 +174,15 @@ def _named(value: object) -> Iterator[str]:
 
 
 def _entries(thing: Any, path: str, arrays: dict[str, Any]) -> Table:
-    """The fields of `thing` as the entries of its table; large arrays go to `arrays`."""
+    """What makes `thing` as the entries of its table; large arrays go to `arrays`."""
     entries: Table = {}
     if isinstance(thing, Normalisation):
         if NORMS.get(type(thing).__name__) is not type(thing):
             raise ArgumentError(path, type(thing).__name__, ", ".join(NORMS))
         entries["type"] = type(thing).__name__
-    for field in fields(thing):
-        name, value = field.name, getattr(thing, field.name)
+    head = isinstance(thing, Head)
+    arguments = thing.arguments if head else {name: getattr(thing, name) for name in signature(type(thing)).parameters}
+    for name, value in arguments.items():
         if isinstance(value, Activation):
             entries[name] = value.name
             if value.coefficients:
@@ -190,7 +193,7 @@ def _entries(thing: Any, path: str, arrays: dict[str, Any]) -> Table:
             entries |= {} if value is None else {name: value}
         elif (type(thing), name) in ZERO_IF_ABSENT and not value.any() and not np.signbit(value).any():
             continue
-        elif value.size == 1 and name in ("value", "content"):
+        elif head and value.size == 1 and name in ("value", "content"):
             entries[name] = value.item()
         else:
             entries[name] = _array(value, f"{path}.{name}", arrays)

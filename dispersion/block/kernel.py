@@ -61,9 +61,7 @@ class Kernel(Encodings):
     @cached_property
     def weights(self) -> NDArray[np.float64]:
         """Attention weights A_r = softmax(b)_r at a homogeneous state, indexed as `logits`."""
-        with np.errstate(over="ignore", under="ignore"):
-            weights = np.exp(self.logits - self.logits.max())
-        return frozen(weights / weights.sum())
+        return frozen(softmax(self.logits, self.logits.ndim))
 
     @cached_property
     def symbol(self) -> NDArray[np.complex128]:
@@ -114,8 +112,15 @@ def symbols(logits: ArrayLike, axes: int = 1) -> NDArray[np.complex128]:
         raise ArgumentError("logits", f"shape {logits.shape}", f"one number for each lag on the last {axes} axes")
     if np.isneginf(logits).all(axis=over).any():
         raise ArgumentError("logits", "a kernel that is −inf at every lag", "at least one finite number in each")
-    weights = np.exp(logits - logits.max(axis=over, keepdims=True))
-    return grid_symbol(weights / weights.sum(axis=over, keepdims=True), axes)
+    return grid_symbol(softmax(logits, axes), axes)
+
+
+@beyond_float64
+def softmax(logits: NDArray, axes: int = 1) -> NDArray:
+    """Softmax over the last `axes`; complex logits are continued analytically."""
+    over = tuple(range(-axes, 0))
+    weights = np.exp(logits - logits.real.max(axis=over, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=over, keepdims=True))
 
 
 def grid_symbol(weights: NDArray[np.float64], axes: int) -> NDArray[np.complex128]:

@@ -19,8 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from dispersion.block.activation import Activation
 from dispersion.block.block import Block
 from dispersion.block.encodings import Encodings, relu_mlp
+from dispersion.block.factors import OutputValue, QueryKey, Rotary
 from dispersion.block.feedforward import FeedForward
-from dispersion.block.head import Head, Rotary
+from dispersion.block.head import Head
 from dispersion.block.kernel import Kernel
 from dispersion.block.normalisation import DyT, LayerNorm, Normalisation, RMSNorm
 from dispersion.block.stored import REAL, Arrays
@@ -31,6 +32,7 @@ Table = dict[str, Any]
 NPZ = "an npz file of numbers beside the TOML file"
 KERNELS = [name for name, member in vars(Encodings).items() if isinstance(member, classmethod)]
 NORMS: dict[str, type[Normalisation]] = {norm.__name__: norm for norm in (LayerNorm, RMSNorm, DyT)}
+FACTORS: dict[str, Callable] = {"OutputValue": OutputValue, "QueryKey": QueryKey}
 SCALARS: dict[str, tuple[tuple[type, ...], str]] = {
     "bool": ((bool,), "true or false"),
     "str": ((str,), "a string"),
@@ -111,6 +113,9 @@ class Reader:
             return self.kernel(path, value)
         if annotation == "Rotary | None":
             return self.make(path, value, Rotary)
+        for name, factors in FACTORS.items():
+            if name in annotation and isinstance(value, dict) and set(value) != {"npz"}:
+                return self.make(path, value, factors)
         if annotation.startswith("Callable"):
             return self.make(path, value, relu_mlp)
         return self.numbers(path, value)

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion.block.block import Block
-from dispersion.block.head import Head, softmax
-from dispersion.block.kernel import Kernel
+from dispersion.block.head import Head
+from dispersion.block.kernel import Kernel, softmax
 from dispersion.errors import ArgumentError, choice, frozen, instance, number_array, real_number, whole_number
 from dispersion.memory import require
 from dispersion.noun import Noun, cached_property
@@ -61,7 +61,7 @@ class Chain(Noun):
             low, high = lag_range(positional_kernel(head))
             if low + high >= self.n:
                 raise ArgumentError("n", self.n, f"more than {low + high}: lags −{low} … {high} must not wrap twice")
-            if head.rotary is not None and not head.rotary.periodic_on((self.n,)):
+            if not head.query_key.periodic_on((self.n,)):
                 raise ArgumentError(f"heads[{number}].rotary", "frequencies off the grid", f"multiples of 2π/{self.n}")
         size = 8 * len(self.block.heads) * self.n**2
         if size > MEMORY:
@@ -205,7 +205,7 @@ def homogeneous_kernel(head: Head, seen: NDArray[np.float64]) -> Kernel:
     """The kernel of `head` where every token sees `seen` (d,): its own, with a bias and rotary content logits added."""
     if head.plain:
         return head.kernel
-    content = 0.0 if head.rotary is None else head.rotary.lag_logits(seen, head.kernel.lags[:, None])
+    content = head.query_key.lag_logits(seen, head.kernel.lags[:, None])
     return Kernel(head.lag_logits + content, head.kernel.causal)
 
 

@@ -19,8 +19,9 @@ from sympy.polys.fields import sfield
 
 from dispersion.block.activation import Activation
 from dispersion.block.block import Block, require_periodic
+from dispersion.block.factors import Rotary
 from dispersion.block.feedforward import FeedForward
-from dispersion.block.head import Head, Rotary
+from dispersion.block.head import Head
 from dispersion.block.normalisation import DyT, LayerNorm, Normalisation, RMSNorm
 from dispersion.errors import ArgumentError, ExclusionError
 from dispersion.grid import Wavenumber, grid_index, positions
@@ -68,7 +69,8 @@ class SymbolicHead(Noun):
     @classmethod
     def of(cls, head: Head) -> SymbolicHead:
         """The `head` with its numbers."""
-        _refuse_unknown(head, "kernel", "value", "content", "rotary", "gate", "bias")
+        if head.key_bias is not None:
+            raise ExclusionError("key_bias", head.key_bias, "None: it has no symbolic form here")
         logits, content = head.positional(), _matrix(head.content)
         positional = _matrix(np.exp(logits - logits.max(axis=1, keepdims=True)))
         of_pair = (lambda i, j: content) if head.rotary is None else _rotary(head.rotary, head.kernel.shape)

@@ -20,7 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispersion import Block
-from dispersion.block.head import Head, Rotary, softmax
+from dispersion.block.factors import Rotary
+from dispersion.block.head import Head
+from dispersion.block.kernel import softmax
 from dispersion.grid import positions
 from dispersion.line.chain import Chain, chain_logits, positional_kernel
 from simulate.engines.scalar import LARGEST_STATE, aligned
