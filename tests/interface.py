@@ -359,8 +359,8 @@ def calls() -> dict[str, Callable[[dict[str, Any]], Call]]:
             {"make_block": family, "values": [0.02, 0.03], "start": t["state"], "name": "mu", "points": 20}
             | {"kind": None, "longest": 0.03, "tolerance": 1e-11, "progress": False},
         ),
-        "amplitude.Branch.amplitudes": lambda t: (t["branch"].amplitudes, {"k": 3}),
-        "amplitude.Branch.phase_advances": lambda t: (t["branch"].phase_advances, {"k": 3}),
+        "amplitude.Branch.amplitude_at": lambda t: (t["branch"].amplitude_at, {"k": 3}),
+        "amplitude.Branch.phase_advance_at": lambda t: (t["branch"].phase_advance_at, {"k": 3}),
         "amplitude.pattern_branch": lambda t: (
             A.pattern_branch,
             {"make_block": family, "values": [0.0, 0.01], "k": 3, "phase": 0.0, "state": 0.0, "name": "mu"}
@@ -370,8 +370,9 @@ def calls() -> dict[str, Callable[[dict[str, Any]], Call]]:
             A.find_state,
             {"block": t["wave"], "start": t["start"], "kind": "steady", "drift": None, "tolerance": 1e-12},
         ),
-        "amplitude.ExactState.amplitude": lambda t: (t["state"].amplitude, {"k": 3}),
-        "amplitude.ExactState.phase_advance": lambda t: (t["state"].phase_advance, {"k": 3}),
+        "amplitude.ExactState.amplitude_at": lambda t: (t["state"].amplitude_at, {"k": 3}),
+        "amplitude.ExactState.phase_advance_at": lambda t: (t["state"].phase_advance_at, {"k": 3}),
+        "amplitude.ExactState.derivative": lambda t: (t["state"].derivative, {}),
         "amplitude.ExactState.eigenvectors": lambda t: (t["state"].eigenvectors, {"count": 2}),
         "amplitude.ExactState.projection": lambda t: (t["state"].projection, {"mode": t["mode"]}),
         "amplitude.homogeneous_state": lambda t: (
@@ -383,11 +384,14 @@ def calls() -> dict[str, Callable[[dict[str, Any]], Call]]:
         "amplitude.period_four": lambda t: (A.period_four, {"block": t["ring"], "at": "gain", "state": 0.0}),
         **{
             f"amplitude.PeriodFour.{name}": lambda t, n=name: (getattr(A.period_four(t["ring"]), n), {"psi": np.pi / 4})
-            for name in ("amplitude", "phase_multiplier", "stable")
+            for name in ("amplitude_at", "phase_multiplier_at", "stable_at")
         },
-        "amplitude.PeriodThree.amplitudes": lambda t: (A.period_three(t["hexagon"]).amplitudes, {"psi": np.pi / 3}),
-        "amplitude.PeriodThree.multipliers": lambda t: (
-            A.period_three(t["hexagon"]).multipliers,
+        "amplitude.PeriodThree.amplitudes_at": lambda t: (
+            A.period_three(t["hexagon"]).amplitudes_at,
+            {"psi": np.pi / 3},
+        ),
+        "amplitude.PeriodThree.multipliers_at": lambda t: (
+            A.period_three(t["hexagon"]).multipliers_at,
             {"psi": np.pi / 3, "R": 0.1},
         ),
         "amplitude.normal_form": lambda t: (
@@ -457,7 +461,7 @@ def calls() -> dict[str, Callable[[dict[str, Any]], Call]]:
             A.find_oscillation,
             {"block": t["plain"], "start": np.repeat(X2[None], 5, 0), "phase_advance": 0.3, "tolerance": 1e-12},
         ),
-        "amplitude.Oscillation.amplitude": lambda t: (turning(t).amplitude, {"k": 1}),
+        "amplitude.Oscillation.amplitude_at": lambda t: (turning(t).amplitude_at, {"k": 1}),
         "amplitude.Oscillation.field": lambda t: (turning(t).field, {"theta": 0.3}),
         "amplitude.Oscillation.projection": lambda t: (turning(t).projection, {"mode": t["relation"].leading()}),
     }

@@ -297,7 +297,7 @@ def end_fault(block: Block, end: Trajectory) -> str:
         return f"{seen}: refused, {error}"
     own = np.abs(np.fft.fft(end.state, axis=0)) - np.abs(np.fft.fft(state.field, axis=0))
     if state.kind != kind or np.abs(own).max() > 1e-5 * block.n * np.abs(end.state).max():
-        return f"{seen}: said to be {state.kind}, R = {state.amplitude():.6g}"
+        return f"{seen}: said to be {state.kind}, R = {state.amplitude:.6g}"
     return "" if state.stable else f"{seen}: said to be unstable, |Λ| = {abs(state.critical[0]):.9f}"
 
 
@@ -312,7 +312,7 @@ def kind_of(block: Block, x: Floats) -> str:
 
 def state_fault(block: Block, state: ExactState, depth: int) -> str:
     """What `depth` layers from an exact `state` and 1e-6 of noise show to be wrong with it, or ''."""
-    name = f"{state.kind}, k = {state.k}, R = {state.amplitude():.6g}, |Λ| = {abs(state.critical[0]):.9f}"
+    name = f"{state.kind}, k = {state.k}, R = {state.amplitude:.6g}, |Λ| = {abs(state.critical[0]):.9f}"
     image = block.forward(state.field)
     image = block.forward(image) if state.kind == "alternating" else image
     if state.kind != "travelling" and np.abs(image - state.field).max() > 1e-10 * (1 + np.abs(image).max()):
@@ -334,7 +334,7 @@ def leaves(block: Block, state: ExactState, depth: int) -> str:
     (path,) = iterate_many(block, end.state[None], 256, tolerance=None, every=1)
     R = np.linalg.norm(np.fft.fft(path.states, axis=1)[:, state.k], axis=-1) / block.n
     if state.kind == "travelling":
-        away = max(abs(R.mean() / state.amplitude() - 1), 0.1 * np.abs(R / state.amplitude() - 1).max())
+        away = max(abs(R.mean() / state.amplitude - 1), 0.1 * np.abs(R / state.amplitude - 1).max())
     else:
         moduli = [np.abs(np.fft.fft(x, axis=0)) / block.n for x in (path.states[-1], state.field)]
         away = np.abs(moduli[0] - moduli[1]).max() / swing
@@ -373,7 +373,7 @@ def judge_standing(block: Block) -> str:
         )
     except ArgumentError:
         return ""
-    name = f"standing wave, k = {mode.k}, R = {wave.amplitude():.6g}, |Λ| = {abs(wave.multipliers[0]):.9f}"
+    name = f"standing wave, k = {mode.k}, R = {wave.amplitude:.6g}, |Λ| = {abs(wave.multipliers[0]):.9f}"
     if wave.defect > 1e-6:
         return ""
     swing = float(np.abs(wave.fields - relation.state).max())

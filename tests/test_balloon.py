@@ -57,10 +57,10 @@ def test_a_batch_finds_what_single_branches_find(name):
         single = patterns(block, int(k))
         for family, state in enumerate(single):
             assert state is not None
-            assert whole.amplitude[0, column, family] == pytest.approx(state.amplitude(int(k)), abs=1e-10)
-            assert whole.modulus[0, column, family] == pytest.approx(np.abs(state.multipliers).max(), abs=1e-9)
+            assert whole.amplitude[0, column, family] == pytest.approx(state.amplitude_at(int(k)), abs=1e-10)
+            assert whole.growth[0, column, family] == pytest.approx(np.abs(state.multipliers).max(), abs=1e-9)
             values = exact.multipliers(exact.jacobian(block, state.field))
-            assert whole.modulus[0, column, family] == pytest.approx(np.abs(values).max(), abs=1e-7)
+            assert whole.growth[0, column, family] == pytest.approx(np.abs(values).max(), abs=1e-7)
         assert whole.stable[0, column] == any(state.stable for state in single)
 
 
@@ -128,7 +128,7 @@ def test_a_batch_is_the_sum_of_its_blocks():
     for place, block in enumerate(blocks):
         alone = balloon(block, together.ks.tolist())
         np.testing.assert_allclose(alone.amplitude[0], together.amplitude[place], rtol=0, atol=1e-12)
-        np.testing.assert_allclose(alone.modulus[0], together.modulus[place], rtol=0, atol=1e-9)
+        np.testing.assert_allclose(alone.growth[0], together.growth[place], rtol=0, atol=1e-9)
 
 
 def test_travelling_waves():
@@ -201,7 +201,7 @@ def test_without_a_feedforward():
     place = whole.ks.tolist().index(3)
     assert np.abs(np.fft.fft(x))[3] / 16 == pytest.approx(whole.amplitude[0, place, 0], abs=1e-6)
     values = exact.multipliers(exact.jacobian(block, find_state(block, x).field))
-    assert np.abs(values).max() == pytest.approx(whole.modulus[0, place, 0], abs=1e-8)
+    assert np.abs(values).max() == pytest.approx(whole.growth[0, place, 0], abs=1e-8)
 
 
 def test_travelling_waves_without_a_feedforward():

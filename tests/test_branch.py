@@ -65,7 +65,7 @@ class TestFolds:
         assert abs(fold.multiplier - 1) < 1e-7
         assert path.ended == "the parameter reached -0.001"
         assert path.values[-1] == -1e-3
-        assert f"{path.amplitudes()[0]:.8f} {path.amplitudes()[-1]:.8f}" == "0.00921456 0.06654305"
+        assert f"{path.amplitude[0]:.8f} {path.amplitude[-1]:.8f}" == "0.00921456 0.06654305"
         turn = int(fold.place)
         assert path.stable.tolist() == [place > turn for place in range(len(path))]
         assert path.residual < 1e-11
@@ -123,38 +123,36 @@ class TestPatterns:
     def test_onset_and_amplitude(self):
         path = pattern_branch(standing, (-0.2, -0.5), 4, name="η")
         assert path.values[0] == pytest.approx(ONSET, abs=1e-12)
-        assert path.amplitudes()[0] == pytest.approx(0, abs=1e-12)
+        assert path.amplitude[0] == pytest.approx(0, abs=1e-12)
         assert path.ended == "the parameter reached -0.5"
         assert path.stable[1:].all()
         for place in (2, 10, -1):
             x = path.states[place].field
             np.testing.assert_allclose(standing(path.values[place]).forward(x), x, rtol=0, atol=1e-12)
         mu = path.states[1].block.heads[0].value[0, 0] / ONSET - 1
-        assert path.amplitudes()[1] == pytest.approx(
-            standing_wave(standing(path.values[1]), 4).amplitude, rel=mu + 0.01
-        )
+        assert path.amplitude[1] == pytest.approx(standing_wave(standing(path.values[1]), 4).amplitude, rel=mu + 0.01)
 
     def test_the_family_that_the_lattice_holds(self):
         """At k = 8 of 32 tokens c_3 > 0: ψ = 0 is stable."""
         kernel = Kernel.gaussian_lobes(32, 1.8, 1.0, 2.0)
         make = lambda eta: Block([Head(kernel, eta, 1.5)], TANH)  # noqa: E731
         chosen = pattern_branch(make, (-0.55, -0.6), 8)
-        assert f"{chosen.states[-1].amplitude():.8f}" == "0.04134419"
+        assert f"{chosen.states[-1].amplitude:.8f}" == "0.04134419"
         assert chosen.states[-1].stable
         other = pattern_branch(make, (-0.55, -0.6), 8, phase=np.pi / 4)
-        assert f"{other.states[-1].amplitude():.8f}" == "0.04071356"
+        assert f"{other.states[-1].amplitude:.8f}" == "0.04071356"
         assert not other.stable[1:].any()
 
     def test_travelling(self):
         path = pattern_branch(travelling, (-1.0, -1.3), 3, name="η")
         assert path.values[0] == pytest.approx(-1.1279089, abs=1e-7)
-        assert path.phase_advances()[0] == pytest.approx(0.0304227, abs=1e-7)
+        assert path.phase_advance[0] == pytest.approx(0.0304227, abs=1e-7)
         last = path.states[-1]
         assert (last.kind, last.k, path.stable.all()) == ("travelling", 3, True)
         assert last.lattice_defect < 1e-12
         after = last.block.forward(last.field)
         turned = np.angle(exact.component(after, 3)[0] / exact.component(last.field, 3)[0])
-        assert path.phase_advances()[-1] == pytest.approx(turned, abs=1e-12)
+        assert path.phase_advance[-1] == pytest.approx(turned, abs=1e-12)
 
     @pytest.mark.parametrize(
         ("content", "R", "advance", "stable"),
@@ -170,10 +168,10 @@ class TestPatterns:
         path = pattern_branch(make, (0.8, 0.8116654721), 3, name="g")
         assert path.values[0] == pytest.approx(0.8085104380, abs=1e-9)
         last = path.states[-1]
-        assert (f"{last.amplitude(3):.6f}", f"{last.phase_advance():.5f}") == (R, advance)
+        assert (f"{last.amplitude_at(3):.6f}", f"{last.phase_advance:.5f}") == (R, advance)
         assert last.stable == stable
         x = exact.iterate(last.block, last.field, 3)
-        assert np.linalg.norm(exact.component(x, 3)) == pytest.approx(last.amplitude(3), abs=1e-12)
+        assert np.linalg.norm(exact.component(x, 3)) == pytest.approx(last.amplitude_at(3), abs=1e-12)
 
     def test_alternating(self):
         feedforward = FeedForward.scalar(Activation.polynomial([-1.9, 0.1, 0.3]))
@@ -214,7 +212,7 @@ def test_random_vector_blocks(seed, kind):
         x = exact.iterate(state.block, state.field, 2)
         before, after = (np.fft.fft(y, axis=0)[state.k] for y in (state.field, x))
         slip = 20 * (state.lattice_defect if state.kind == "travelling" else 0) + 1e-9
-        turned = np.exp(1j * 2 * state.phase_advance()) * before
+        turned = np.exp(1j * 2 * state.phase_advance) * before
         np.testing.assert_allclose(after, turned, rtol=0, atol=slip * n)
 
 
@@ -233,7 +231,7 @@ class TestSwitching:
         crests = sorted(state.field.max() for state in found)
         assert crests[1] > crests[0] + 1e-2
         direct = pattern_branch(standing, (-0.2, -0.45), 4, phase=0.0).states[-1]
-        assert min(abs(direct.amplitude() - state.amplitude()) for state in found) < 1e-12
+        assert min(abs(direct.amplitude - state.amplitude) for state in found) < 1e-12
 
     def test_a_wave_from_a_neimark_sacker_point(self):
         zero = branch(travelling, (-1.1, -1.2), np.zeros(32), name="η")
@@ -242,7 +240,7 @@ class TestSwitching:
         last = path.states[-1]
         direct = pattern_branch(travelling, (-1.1, -1.2), 3).states[-1]
         assert last.kind == "travelling"
-        assert last.amplitude() == pytest.approx(direct.amplitude(), abs=1e-11)
+        assert last.amplitude == pytest.approx(direct.amplitude, abs=1e-11)
 
     def test_where_the_families_exchange_stability(self):
         """Two standing families of k = 4 swap stability near η = −0.5694; a pattern without a reflection joins them."""

@@ -42,13 +42,13 @@ def test_it_is_where_the_iterated_map_goes():
     weights = np.hanning(len(path)) / np.hanning(len(path)).sum()
     modes = np.array([exact.component(x, 3) for x in path])
     turned = (weights * np.exp(-1j * state.phase_advance * np.arange(len(path)))) @ modes
-    assert np.linalg.norm(turned) == pytest.approx(state.amplitude(), rel=1e-4)
+    assert np.linalg.norm(turned) == pytest.approx(state.amplitude, rel=1e-4)
 
 
 def test_more_samples_change_nothing_but_the_defect():
     few, many = found(STANDING, samples=7), found(STANDING)
     assert many.defect < 0.01 * few.defect
-    assert few.amplitude() == pytest.approx(many.amplitude(), rel=1e-5)
+    assert few.amplitude == pytest.approx(many.amplitude, rel=1e-5)
     assert few.phase_advance == pytest.approx(many.phase_advance, abs=1e-8)
     theta = 0.7
     after = block(STANDING).forward(many.field(theta))

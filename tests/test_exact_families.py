@@ -61,11 +61,11 @@ class TestWhatTheTokensHold:
     @pytest.mark.parametrize("psi", [0.03, 0.1, 0.3, 0.6])
     def test_a_quarter_wave_off_phase_stands(self, psi):
         block = ring(8, {2: 2.0}, 2, 1.01)
-        start = exact.cosine(8, 2, period_four(block).amplitude(np.pi / 4), psi)
+        start = exact.cosine(8, 2, period_four(block).amplitude_at(np.pi / 4), psi)
         state = find_state(block, start)
         assert state.kind == "steady"
         assert confirmed(state)
-        assert state.stable == (state.amplitude() == pytest.approx(0.09832, abs=1e-5))
+        assert state.stable == (state.amplitude == pytest.approx(0.09832, abs=1e-5))
         assert find_state(block, iterate(block, 50_000, start).state).stable
         with pytest.raises(ArgumentError, match="travel"):
             find_state(block, start, "travelling")
@@ -76,10 +76,10 @@ class TestWhatTheTokensHold:
         state = find_state(block, exact.cosine(6, 2, 0.024, psi))
         assert state.kind == "alternating"
         assert confirmed(state)
-        assert state.amplitude() == pytest.approx(R, abs=1e-7)
+        assert state.amplitude == pytest.approx(R, abs=1e-7)
         assert state.stable == (R < 0.0239)
         late = iterate(block, 20_000, exact.cosine(6, 2, 0.024, psi)).state
-        assert find_state(block, late).amplitude() == pytest.approx(R, abs=1e-7)
+        assert find_state(block, late).amplitude == pytest.approx(R, abs=1e-7)
 
     @pytest.mark.parametrize(("logits", "eta", "phi"), BREATHING)
     def test_a_wave_that_breathes_is_no_state(self, logits, eta, phi):
@@ -125,8 +125,8 @@ class TestWhatTheTokensHold:
         assert state.kind == "travelling"
         assert state.stable
         assert not state.breathes
-        assert state.amplitude() == pytest.approx(path.amplitude, rel=1e-3)
-        assert state.phase_advance(path.wavenumber) == pytest.approx(path.phase_advance, rel=1e-2)
+        assert state.amplitude == pytest.approx(path.amplitude, rel=1e-3)
+        assert state.phase_advance_at(path.wavenumber) == pytest.approx(path.phase_advance, rel=1e-2)
 
 
 RINGS = [(3, 1), (4, 1), (5, 1), (5, 2), (6, 1), (6, 2), (6, 3), (7, 2), (9, 3), (9, 4), (10, 2), (10, 4), (15, 3)]
@@ -156,13 +156,13 @@ class TestFamilies:
         assert all(state is not None and confirmed(state) for state in states)
         again = [find_state(block, state.field) for state in states]
         assert [state.kind for state in again] == [state.kind for state in states]
-        held = [state.amplitude(k) for state in states if state.stable]
+        held = [state.amplitude_at(k) for state in states if state.stable]
         assert 1 <= len(held) < max(len(states), 2)
         if period % 2 and not a2:  # x ↦ −x
-            assert states[0].amplitude(k) == pytest.approx(states[1].amplitude(k), rel=1e-12)
+            assert states[0].amplitude_at(k) == pytest.approx(states[1].amplitude_at(k), rel=1e-12)
             assert states[0].stable == states[1].stable != states[2].stable
         path = iterate(block, 10_000, 0.01, rng=1)
-        spread = np.ptp([state.amplitude(k) for state in states])
+        spread = np.ptp([state.amplitude_at(k) for state in states])
         assert path.wavenumber == k
         assert np.abs(np.array(held) - path.amplitude).min() <= (1e-8 if path.status == "settled" else spread + 1e-12)
         assert stable_wavenumbers(block) == (k,)
@@ -197,8 +197,8 @@ class TestFamilies:
         found = balloon(blocks, [3])
         for place, block in enumerate(blocks):
             states = patterns(block, 3)
-            np.testing.assert_allclose(found.amplitude[place, 0], [s.amplitude(3) for s in states], rtol=1e-11)
-            np.testing.assert_allclose(found.modulus[place, 0], [abs(s.multipliers[0]) for s in states], atol=1e-9)
+            np.testing.assert_allclose(found.amplitude[place, 0], [s.amplitude_at(3) for s in states], rtol=1e-11)
+            np.testing.assert_allclose(found.growth[place, 0], [abs(s.multipliers[0]) for s in states], atol=1e-9)
 
 
 def test_a_circle_of_too_few_samples_is_none():

@@ -110,13 +110,13 @@ def test_a_map_without_nonlinearity_has_no_amplitude_and_says_so_by_nan():
     three, homogeneous = period_three(block), homogeneous_state(block)
     numbers = (
         period_two(block).amplitude,
-        period_four(block).amplitude(0.0),
+        period_four(block).amplitude_at(0.0),
         *three.fold,
         homogeneous.transcritical_root,
     )
     assert np.isnan(numbers).all()
-    assert not period_four(block).stable(0.0)
-    assert three.amplitudes(0.0).size == homogeneous.roots.size == 0
+    assert not period_four(block).stable_at(0.0)
+    assert three.amplitudes_at(0.0).size == homogeneous.roots.size == 0
     weak = linear(value=-0.1)
     assert standing_wave(weak, 5).amplitude == 0.0
     assert not standing_wave(weak, 5).stable

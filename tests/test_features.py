@@ -785,4 +785,4 @@ def test_a_balloon_honours_the_feature(feature):
         x = block.forward(x)
     close(found.amplitude[0, 0, 0], abs(np.fft.fft(x[:, 0])[3]) / 16, 1e-6)
     grown = linalg.eigvals(complex_step(block.forward, x))
-    close(found.modulus[0, 0, 0], np.abs(grown).max(), 1e-5)
+    close(found.growth[0, 0, 0], np.abs(grown).max(), 1e-5)

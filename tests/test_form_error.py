@@ -172,7 +172,7 @@ def test_the_exact_state_near_a_form():
     form = normal_form(block, dispersion_relation(block).mode(4), 5)
     (near, *_) = corrections(form, form.solution, precise=True)
     exact = find_state(block, form.field())
-    np.testing.assert_allclose(near.after, exact.amplitude(4), rtol=1e-10)
+    np.testing.assert_allclose(near.after, exact.amplitude_at(4), rtol=1e-10)
     np.testing.assert_allclose(np.abs(block.forward(near.field) - near.field), 0, atol=1e-12)
 
 

@@ -109,9 +109,9 @@ MAPS = {
     "amplitude.Clusters": ("potential",),
     "amplitude.Competition": ("potential", "pure", "transverse"),
     "amplitude.NormalForm": ("potential", "field_at", "amplitudes_of"),
-    "amplitude.PeriodThree": ("multipliers",),
-    "amplitude.PeriodFour": ("amplitude", "phase_multiplier"),
-    "amplitude.Branch": ("amplitudes", "phase_advances"),
+    "amplitude.PeriodThree": ("multipliers_at",),
+    "amplitude.PeriodFour": ("amplitude_at", "phase_multiplier_at"),
+    "amplitude.Branch": ("amplitude_at", "phase_advance_at"),
 }
 BEYOND = {f"{of}.{name}" for of, names in MAPS.items() for name in names} | {"dispersion.mask_logits"}
 """What may give NaN or infinities, and says so: where there is no answer, or it is beyond float64."""

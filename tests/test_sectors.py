@@ -164,39 +164,44 @@ class TestPeriodFour:
         errors = []
         for mu in (2e-3, 1e-3, 5e-4):
             sector = period_four(self.block(mu), at="onset")
-            x, derivative = newton(self.block(mu), cosine(8, 2, sector.amplitude(psi), psi))
+            x, derivative = newton(self.block(mu), cosine(8, 2, sector.amplitude_at(psi), psi))
             B = component(x, 2)
             assert np.angle(B) == pytest.approx(psi, abs=1e-10)
             slowest = multipliers(derivative)[:2].real
-            turning = slowest[np.argmin(np.abs(slowest - sector.phase_multiplier(psi)))]
-            errors.append([sector.amplitude(psi) / abs(B) - 1, (sector.phase_multiplier(psi) - 1) / (turning - 1) - 1])
-            assert sector.stable(psi) == stable == (slowest.max() < 1)
+            turning = slowest[np.argmin(np.abs(slowest - sector.phase_multiplier_at(psi)))]
+            errors.append(
+                [sector.amplitude_at(psi) / abs(B) - 1, (sector.phase_multiplier_at(psi) - 1) / (turning - 1) - 1]
+            )
+            assert sector.stable_at(psi) == stable == (slowest.max() < 1)
             if mu == 1e-3:
-                assert f"{sector.amplitude(psi):.8f}" == predicted
+                assert f"{sector.amplitude_at(psi):.8f}" == predicted
                 assert f"{abs(B):.8f}" == exact
                 assert f"{turning:.8f}" == phase
         errors = np.array(errors)
         np.testing.assert_allclose(errors[1:, 0] / errors[:-1, 0], 0.5, atol=0.05)
         assert np.all(np.abs(errors[:, 1]) < 5 * np.array([2e-3, 1e-3, 5e-4]))
         for other in (psi + np.pi / 2, psi - np.pi, -psi):
-            assert sector.amplitude(other) == pytest.approx(sector.amplitude(psi))
+            assert sector.amplitude_at(other) == pytest.approx(sector.amplitude_at(psi))
 
     def test_iteration_turns_to_the_stable_family(self):
         block = self.block(5e-3)
         sector = period_four(block)
-        x = iterate(block, cosine(8, 2, sector.amplitude(0), 0.2), 6000)
+        x = iterate(block, cosine(8, 2, sector.amplitude_at(0), 0.2), 6000)
         assert np.angle(component(x, 2)) == pytest.approx(np.pi / 4, abs=1e-6)
-        assert abs(component(x, 2)) == pytest.approx(sector.amplitude(np.pi / 4), rel=0.05)
+        assert abs(component(x, 2)) == pytest.approx(sector.amplitude_at(np.pi / 4), rel=0.05)
 
     def test_flip_alternates(self):
         errors = []
         for mu in (2e-3, 1e-3, 5e-4):
             sector = period_four(self.block(mu, FLIPPED), at="onset")
-            psi = next(psi for psi in (0.0, np.pi / 4) if sector.stable(psi))
-            x, derivative = newton(self.block(mu, FLIPPED), cosine(8, 2, sector.amplitude(psi), psi), flip=True)
+            psi = next(psi for psi in (0.0, np.pi / 4) if sector.stable_at(psi))
+            assert (sector.psi, sector.amplitude) == (psi, sector.amplitude_at(psi))
+            assert sector.stable
+            assert sector.phase_advance == np.pi
+            x, derivative = newton(self.block(mu, FLIPPED), cosine(8, 2, sector.amplitude_at(psi), psi), flip=True)
             assert multipliers(derivative)[0].real < 1
             np.testing.assert_allclose(component(self.block(mu, FLIPPED).forward(x), 2), -component(x, 2), rtol=1e-9)
-            errors.append(sector.amplitude(psi) / abs(component(x, 2)) - 1)
+            errors.append(sector.amplitude_at(psi) / abs(component(x, 2)) - 1)
         np.testing.assert_allclose(np.divide(errors[1:], errors[:-1]), 0.5, atol=0.05)
 
     def test_setting_of_figure_3(self):
@@ -208,11 +213,11 @@ class TestPeriodFour:
         sector = period_four(block, at="onset")
         assert (f"{sector.c1:.10f}", f"{sector.c3:.10f}") == ("-1.4098403091", "0.0232155114")
         for psi, exact, stable in [(0.0, "0.04134419", True), (np.pi / 4, "0.04071356", False)]:
-            x, derivative = newton(block, cosine(32, 8, sector.amplitude(psi), psi))
+            x, derivative = newton(block, cosine(32, 8, sector.amplitude_at(psi), psi))
             assert f"{abs(component(x, 8)):.8f}" == exact
             assert np.angle(component(x, 8)) == pytest.approx(psi, abs=1e-9)
-            assert sector.stable(psi) == stable == (multipliers(derivative)[0].real < 1)
-            assert sector.amplitude(psi) == pytest.approx(float(exact), rel=0.016)
+            assert sector.stable_at(psi) == stable == (multipliers(derivative)[0].real < 1)
+            assert sector.amplitude_at(psi) == pytest.approx(float(exact), rel=0.016)
 
     def test_nonzero_base_state(self):
         eta = cf.eta_for(1, 0.9, self.KERNEL.symbol[2])
@@ -229,7 +234,7 @@ class TestPeriodFour:
 
     def test_other_phases_are_refused(self):
         sector = period_four(self.block(1e-3))
-        for method in (sector.amplitude, sector.phase_multiplier, sector.stable):
+        for method in (sector.amplitude_at, sector.phase_multiplier_at, sector.stable_at):
             with pytest.raises(ExclusionError, match="psi"):
                 method(0.3)
 
@@ -271,13 +276,14 @@ class TestPeriodThree:
         sector = period_three(self.block(-1e-3), at="onset")
         assert (f"{sector.a2:.10f}", f"{sector.c1:.10f}") == ("0.1234567901", "-1.5976620365")
         assert f"{sector.fold[0]:.8f}" == "-0.00238498"
-        small, large = sector.amplitudes(0.0)
+        small, large = sector.amplitudes_at(0.0)
         assert (f"{small:.8f}", f"{large:.8f}") == ("0.00919387", "0.06807953")
-        assert sector.amplitudes(np.pi).size == 0
+        assert sector.amplitudes_at(np.pi).size == 0
+        assert (sector.amplitude, sector.stable, sector.phase_advance) == (large, True, 0.0)
         for R, exact in [(small, "0.00921456"), (large, "0.06654305")]:
             x, derivative = newton(self.block(-1e-3), cosine(6, 2, R))
             assert f"{component(x, 2).real:.8f}" == exact
-            radial, turning = sector.multipliers(0.0, R)
+            radial, turning = sector.multipliers_at(0.0, R)
             near = multipliers(derivative)[:2].real
             assert sorted(near)[::-1] == pytest.approx(sorted([radial, turning])[::-1], abs=1.2e-3)
             assert (near.max() < 1) == (large == R)
@@ -300,7 +306,7 @@ class TestPeriodThree:
 
     def test_both_states_are_reached_where_both_are_stable(self):
         block = self.block(-1e-3)
-        small, large = period_three(block).amplitudes(0.0)
+        small, large = period_three(block).amplitudes_at(0.0)
         assert np.abs(iterate(block, cosine(6, 2, 0.8 * small), 8000)).max() < 1e-3
         settled = iterate(block, cosine(6, 2, 1.5 * small), 8000)
         assert component(settled, 2).real == pytest.approx(large, rel=0.04)
@@ -308,21 +314,21 @@ class TestPeriodThree:
     def test_error_is_linear_in_mu(self):
         errors = []
         for mu in (-4e-4, -2e-4, -1e-4):
-            small, _ = period_three(self.block(mu), at="onset").amplitudes(0.0)
+            small, _ = period_three(self.block(mu), at="onset").amplitudes_at(0.0)
             x, _ = newton(self.block(mu), cosine(6, 2, small))
             errors.append(small / component(x, 2).real - 1)
         np.testing.assert_allclose(np.divide(errors[1:], errors[:-1]), 0.5, atol=0.1)
 
     def test_phase_of_a_directional_family(self):
         sector = period_three(self.block(1e-3), at="onset")
-        (R,) = sector.amplitudes(np.pi / 3)
+        (R,) = sector.amplitudes_at(np.pi / 3)
         x, derivative = newton(self.block(1e-3), cosine(6, 2, R, np.pi / 3))
         assert component(x, 2) == pytest.approx(R * np.exp(1j * np.pi / 3), rel=5e-3)
         np.testing.assert_allclose(
-            sorted(multipliers(derivative)[:2].real), sorted(sector.multipliers(np.pi / 3, R)), atol=1e-4
+            sorted(multipliers(derivative)[:2].real), sorted(sector.multipliers_at(np.pi / 3, R)), atol=1e-4
         )
         with pytest.raises(ExclusionError, match="psi"):
-            sector.amplitudes(0.2)
+            sector.amplitudes_at(0.2)
 
     def test_nonzero_base_state(self):
         eta = cf.eta_for(1, 0.9, self.KERNEL.symbol[2])
@@ -356,6 +362,7 @@ class TestHomogeneous:
         assert f"{found.multipliers[0].real:.10f}" == "0.9989743908"
         assert homogeneous_state(block).roots[0] == pytest.approx(found.state[0], rel=1e-9)  # H is cubic here
         assert sector.roots[0] == pytest.approx(found.state[0], rel=3e-3)
+        assert (sector.amplitude, sector.stable) == (abs(sector.roots[0]), True)
 
     def test_error_is_linear_in_mu(self):
         errors = []
@@ -369,10 +376,12 @@ class TestHomogeneous:
     def test_flip_coefficient(self, a3, saturates):
         mu = 1e-3
         block = cf.polynomial(Kernel.uniform(8), (1 + mu) / 0.9 - 1, 1.5, (-0.9, 0.1, a3))
-        coefficient = homogeneous_state(block, at="onset").flip_coefficient
-        assert (coefficient > 0) == saturates
+        sector = homogeneous_state(block, at="onset")
+        coefficient = sector.flip_coefficient
+        assert (coefficient > 0) == saturates == sector.stable
         if saturates:
             x, derivative = newton(block, np.full(8, np.sqrt(mu / coefficient)), flip=True)
+            assert sector.amplitude == pytest.approx(np.sqrt(mu / coefficient))
             swing = (x - block.forward(x)) / 2
             np.testing.assert_allclose(swing, np.sqrt(mu / coefficient), rtol=2e-3)
             uniform = np.ones(8) @ derivative @ np.ones(8) / 8

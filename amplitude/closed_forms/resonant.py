@@ -38,6 +38,11 @@ class Sector(Noun):
         """The sign of Λ: −1 if the sector flips from layer to layer."""
         return float(np.sign(self.multiplier))
 
+    @property
+    def phase_advance(self) -> float:
+        """Radians per layer: 0, or π if the sector flips."""
+        return float(np.angle(self.multiplier))
+
 
 @dataclass(frozen=True)
 class PeriodTwo(Sector):
@@ -80,15 +85,30 @@ class PeriodFour(Sector):
     c1: float
     c3: float
 
-    def amplitude(self, psi: float) -> float:
+    @property
+    def psi(self) -> float:
+        """ψ of the family that can attract: 0 for c_3 > 0, else π/4."""
+        return 0.0 if self.c3 > 0 else np.pi / 4
+
+    @property
+    def amplitude(self) -> float:
+        """|B| of the family `psi`; NaN if there is none."""
+        return self.amplitude_at(self.psi)
+
+    @property
+    def stable(self) -> bool:
+        """Whether the family `psi` exists and attracts."""
+        return self.stable_at(self.psi)
+
+    def amplitude_at(self, psi: float) -> float:
         """|B| of the family `psi` = 0 or π/4: R² = −μ/(c_1 ± c_3); NaN if there is none."""
         return _root(-self.mu, self.c1 + self._side(psi) * self.c3)
 
-    def phase_multiplier(self, psi: float) -> float:
+    def phase_multiplier_at(self, psi: float) -> float:
         """Multiplier of the phase on the family `psi` = 0 or π/4: 1 − 4c_3R²cos 4ψ."""
-        return 1 - 4 * self.c3 * self.amplitude(psi) ** 2 * self._side(psi)
+        return 1 - 4 * self.c3 * self.amplitude_at(psi) ** 2 * self._side(psi)
 
-    def stable(self, psi: float) -> bool:
+    def stable_at(self, psi: float) -> bool:
         """Whether the family `psi` = 0 or π/4 exists and attracts."""
         side = self._side(psi)
         return self.mu > 0 > self.c1 + side * self.c3 and side * self.c3 > 0
@@ -111,7 +131,26 @@ class PeriodThree(Sector):
     a2: float
     c1: float
 
-    def amplitudes(self, psi: float) -> NDArray[np.float64]:
+    @property
+    def psi(self) -> float:
+        """ψ of the family that can attract, σ = |a_2|: 0 for a_2 ≥ 0, else π/3."""
+        return 0.0 if self.a2 >= 0 else np.pi / 3
+
+    @property
+    def amplitude(self) -> float:
+        """R of the outer state of the family `psi`, that beyond the fold; NaN if there is none."""
+        roots = self.amplitudes_at(self.psi)
+        return float(roots[-1]) if len(roots) and self.c1 < 0 else float("nan")
+
+    @property
+    def stable(self) -> bool:
+        """Whether that state exists and attracts; at a_2 = 0 no term of this order turns its phase."""
+        if np.isnan(R := self.amplitude):
+            return False
+        radial, phase = self.multipliers_at(self.psi, R)
+        return abs(radial) < 1 and abs(phase) <= 1
+
+    def amplitudes_at(self, psi: float) -> NDArray[np.float64]:
         """Positive roots R of μ + σR + c_1R² = 0, σ = a_2cos 3ψ, smallest first.
 
         psi : ψ = arg B, a multiple of π/3.
@@ -120,7 +159,7 @@ class PeriodThree(Sector):
         return np.sort(roots[(roots.imag == 0) & (roots.real > 0)].real)
 
     @beyond_float64
-    def multipliers(self, psi: float, R: float) -> tuple[float, float]:
+    def multipliers_at(self, psi: float, R: float) -> tuple[float, float]:
         """Radial and phase multipliers 1 + σR + 2c_1R² and 1 − 3σR of the state `psi`, `R`."""
         sigma, R = self._sigma(psi), np.float64(real_number("R", R))
         return float(1 + sigma * R + 2 * self.c1 * R**2), float(1 - 3 * sigma * R)
@@ -148,6 +187,21 @@ class HomogeneousState(Sector):
 
     b2: float
     b3: float
+
+    @property
+    def amplitude(self) -> float:
+        """|B| of the nearest of `roots` that attracts, |Λ + 2b_2B + 3b_3B²| < 1, or for Λ < 0 of the flip,
+        B² = μ/(b_2² + b_3); NaN if there is none.
+        """
+        if self.sign < 0:
+            return _root(self.mu, self.flip_coefficient)
+        attracting = [B for B in self.roots if abs(self.multiplier + 2 * self.b2 * B + 3 * self.b3 * B**2) < 1]
+        return float(abs(attracting[0])) if attracting else float("nan")
+
+    @property
+    def stable(self) -> bool:
+        """Whether the state of this amplitude exists and attracts; of the flip, to first order in μ."""
+        return bool(np.isfinite(self.amplitude)) and (self.sign > 0 or self.mu > 0)
 
     @property
     def roots(self) -> NDArray[np.float64]:

@@ -49,7 +49,7 @@ class Balloon(Noun):
 
     name, values : the parameter and its value at each block, (P,). ks : (K,) wavenumbers.
     amplitude : (P, K, 3) R of the families of `patterns`, with ψ = 0, π/n and π/2n; NaN where there is none.
-    modulus : (P, K, 3) largest |Λ| of each.
+    growth : (P, K, 3) by what factor the fastest small change of each grows in a layer, the largest |Λ|.
     lost : (P, K) whether the mode grows and yet no pattern of its wavenumber was found.
     """
 
@@ -57,7 +57,7 @@ class Balloon(Noun):
     values: Floats
     ks: NDArray[np.int64]
     amplitude: Floats
-    modulus: Floats
+    growth: Floats
     lost: NDArray[np.bool_]
 
     @property
@@ -68,7 +68,7 @@ class Balloon(Noun):
     @property
     def stable(self) -> NDArray[np.bool_]:
         """(P, K) whether one of its families is stable to every perturbation that fits the ring."""
-        return np.asarray(stable(self.modulus).any(axis=-1))
+        return np.asarray(stable(self.growth).any(axis=-1))
 
     @property
     def unresolved(self) -> NDArray[np.bool_]:
@@ -139,7 +139,7 @@ def balloon(
         if len(wanted) and wanted[0] == 0:
             raise ArgumentError("ks", 0, "wavenumbers of patterns, 1 … N/2")
     shape = (len(blocks), len(wanted), 3)
-    amplitude, modulus = np.full(shape, np.nan), np.full(shape, np.nan)
+    amplitude, growth = np.full(shape, np.nan), np.full(shape, np.nan)
     with progress_bar(progress, int(grows[:, wanted].sum()), "patterns") as bar:
         for column, k in enumerate(int(k) for k in wanted):
             standing = grows[:, k] & (multipliers[:, k].real > 1) & np.array([fits(block) for block in blocks])
@@ -150,17 +150,17 @@ def balloon(
                     fields, found, largest = standing_patterns([blocks[i] for i in members], k, phase, centre)
                     places = members[found]
                     amplitude[places, column, family] = np.abs(np.fft.fft(fields[found], axis=1)[:, k]) / n
-                    modulus[places, column, family] = largest[found]
+                    growth[places, column, family] = largest[found]
                 missing[members] = np.isnan(amplitude[members, column, : len(families)]).any(axis=1)
                 bar.update(len(members))
             for place in np.flatnonzero(missing):
                 for family, state in enumerate(_patterns(blocks[place], k, bases[place])):
                     if state is not None:
-                        amplitude[place, column, family] = state.amplitude(k)
-                        modulus[place, column, family] = np.abs(state.critical[0])
+                        amplitude[place, column, family] = state.amplitude_at(k)
+                        growth[place, column, family] = state.growth
                 bar.update(0 if standing[place] else 1)
     lost = grows[:, wanted] & np.isnan(amplitude).all(axis=-1)
-    return Balloon(name, marks, frozen(wanted), frozen(amplitude), frozen(modulus), frozen(lost))
+    return Balloon(name, marks, frozen(wanted), frozen(amplitude), frozen(growth), frozen(lost))
 
 
 @harmless_underflow

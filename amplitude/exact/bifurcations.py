@@ -127,7 +127,7 @@ def directions(bifurcation: Bifurcation) -> list[Floats]:
     target = 1.0 if bifurcation.kind == BRANCH_POINT else -1.0
     size = len(state.multipliers)
     # the null space of DF ∓ I, to the accuracy of the location
-    vectors = linalg.svd(state.derivative.real - target * np.eye(size))[2][::-1][: bifurcation.multiplicity].T
+    vectors = linalg.svd(state.derivative().real - target * np.eye(size))[2][::-1][: bifurcation.multiplicity].T
     if vectors.shape[1] == 1 or not circulant(state.block):
         return [_sized(vector, state) for vector in vectors.T]
     found: list[Floats] = []

@@ -45,15 +45,28 @@ class Branch(Noun):
     def __len__(self) -> int:
         return len(self.states)
 
-    def amplitudes(self, k: Wavenumber | None = None) -> Floats:
-        """(P,) R of each state at wavenumber `k`, by default the dominant one of the last state."""
-        k = self.states[-1].k if k is None else k
-        return np.array([state.amplitude(k) for state in self.states])
+    @property
+    def k(self) -> Wavenumber:
+        """The dominant wavenumber of the last state."""
+        return self.states[-1].k
 
-    def phase_advances(self, k: Wavenumber | None = None) -> Floats:
-        """(P,) Ω of each state at wavenumber `k`, radians per layer, by default the dominant one of the last state."""
-        k = self.states[-1].k if k is None else k
-        return np.array([state.phase_advance(k) for state in self.states])
+    @property
+    def amplitude(self) -> Floats:
+        """(P,) R of each state at the wavenumber `k`."""
+        return self.amplitude_at(self.k)
+
+    def amplitude_at(self, k: Wavenumber) -> Floats:
+        """(P,) R of each state at wavenumber `k`."""
+        return np.array([state.amplitude_at(k) for state in self.states])
+
+    @property
+    def phase_advance(self) -> Floats:
+        """(P,) Ω of each state at the wavenumber `k`, radians per layer."""
+        return self.phase_advance_at(self.k)
+
+    def phase_advance_at(self, k: Wavenumber) -> Floats:
+        """(P,) Ω of each state at wavenumber `k`, radians per layer."""
+        return np.array([state.phase_advance_at(k) for state in self.states])
 
     @property
     def multipliers(self) -> NDArray[np.complex128]:

@@ -251,7 +251,7 @@ def _resolution(turn: float) -> float:
 
 def _made_to_slide(state: ExactState) -> bool:
     """Whether the lattice makes the pattern slide: the multiplier along ∂X exceeds 1."""
-    matrix = state.derivative
+    matrix = state.derivative()
     for slide in slides_of(state.block.shape, state.k, state.field):
         direction = slide.ravel()
         if direction @ direction > 0 and direction @ (matrix @ direction) / (direction @ direction) > 1 + 1e-9:

@@ -39,10 +39,10 @@ def plot_branch(
     color, label : of the lines. Kinds of bifurcation that the axes do not name yet are added to their legend.
     """
     ax = axes_for(ax)
-    k = branch.states[-1].k if k is None else k
+    k = branch.k if k is None else k
     places = np.concatenate([np.arange(len(branch)), [event.place for event in branch.bifurcations]])
     p = np.concatenate([branch.values, [event.value for event in branch.bifurcations]])
-    R = np.concatenate([branch.amplitudes(k), [event.state.amplitude(k) for event in branch.bifurcations]])
+    R = np.concatenate([branch.amplitude_at(k), [event.state.amplitude_at(k) for event in branch.bifurcations]])
     order = np.argsort(places, kind="stable")
     places, p, R = places[order], p[order], R[order]
     # a piece between neighbours, bifurcations among them, is as stable as the states inside it
@@ -59,7 +59,7 @@ def plot_branch(
         marker, colour = MARKERS[event.kind]
         label = event.kind if event.kind not in named else None
         named.add(event.kind)
-        height = event.state.amplitude(k)
+        height = event.state.amplitude_at(k)
         ax.plot(event.value, height, marker, color=colour, markersize=4, markerfacecolor="white", zorder=3, label=label)
     ax.set(xlabel=branch.name, ylabel=f"amplitude $R$ of $k = {k}$")
     if branch.bifurcations:

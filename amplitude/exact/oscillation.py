@@ -45,12 +45,17 @@ class Oscillation(Noun):
         """The wavenumber that dominates the fundamental in θ."""
         return dominant(self.block.shape, self._fundamental)
 
-    def amplitude(self, k: Wavenumber | None = None) -> float:
-        """R = |fft(X_1)[k]/N| of the fundamental X_1 = ⟨e^{−iθ}X(θ)⟩ at wavenumber `k`, by default the dominant one.
+    @property
+    def amplitude(self) -> float:
+        """R = |fft(X_1)[k]/N| of the fundamental X_1 = ⟨e^{−iθ}X(θ)⟩ at the dominant wavenumber.
 
         A standing wave has this R at k and at −k.
         """
-        index = grid_index("k", self.k if k is None else k, self.block.shape)
+        return self.amplitude_at(self.k)
+
+    def amplitude_at(self, k: Wavenumber) -> float:
+        """|fft(X_1)[k]/N| of the fundamental at wavenumber `k`."""
+        index = grid_index("k", k, self.block.shape)
         return float(spectrum(self.block.shape, self._fundamental).ravel()[index])
 
     def projection(self, mode: Mode) -> float:

@@ -57,7 +57,6 @@ class ExactState(Noun):
     drift: Floats
     residual: float
 
-    @property
     def derivative(self) -> NDArray:
         """(N·d, N·d) what multiplies a perturbation: DF, D(F∘F) for two layers, or T_{−s}DF in the moving frame."""
         image, slope = value_and_jacobian(self.block, self.field)
@@ -84,7 +83,7 @@ class ExactState(Noun):
 
     @cached_property
     def _spectrum(self) -> tuple[NDArray[np.complex128], NDArray[np.int64]]:
-        matrix = self.derivative
+        matrix = self.derivative()
         values = _eigenvalues(self, matrix).astype(complex)
         values = values[ranking(values, -np.angle(values))]
         return frozen(values), frozen(_translations(self, matrix, values))
@@ -92,7 +91,7 @@ class ExactState(Noun):
     def eigenvectors(self, count: int = 1) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
         """The `count` multipliers of largest modulus, (count,), and their unit eigenvectors, (count, N, d)."""
         count = whole_number("count", count, 1, self.field.size)
-        values, vectors = np.linalg.eig(self.derivative)
+        values, vectors = np.linalg.eig(self.derivative())
         order = ranking(values, -np.angle(values))[:count]
         return values[order] + 0j, (vectors.T[order] + 0j).reshape(-1, *self.field.shape)
 
@@ -100,6 +99,12 @@ class ExactState(Noun):
     def critical(self) -> NDArray[np.complex128]:
         """The `multipliers` that decide stability: all, but for a travelling state without those of translations."""
         return frozen(np.delete(self.multipliers, self.sliding if self.kind == "travelling" else []))
+
+    @property
+    def growth(self) -> float:
+        """By what factor the fastest small change grows in a layer: the largest |Λ| of `critical`."""
+        largest = float(np.abs(self.critical[0]))
+        return largest**0.5 if self.kind == "alternating" else largest
 
     @property
     def unstable(self) -> int:
@@ -125,20 +130,29 @@ class ExactState(Noun):
         """The dominant wavenumber, that of the largest |X_k| with k ≠ 0; 0 of a homogeneous state."""
         return dominant(self.block.shape, self.field)
 
-    def amplitude(self, k: Wavenumber | None = None) -> float:
-        """R = |fft(X)[k]/N| at wavenumber `k`, by default the dominant one: half a crest, at π a whole."""
-        index = grid_index("k", self.k if k is None else k, self.block.shape)
-        return float(self.spectrum.ravel()[index])
+    @property
+    def amplitude(self) -> float:
+        """R = |fft(X)[k]/N| at the dominant wavenumber: half a crest, at π a whole."""
+        return self.amplitude_at(self.k)
+
+    def amplitude_at(self, k: Wavenumber) -> float:
+        """|fft(X)[k]/N| at wavenumber `k`."""
+        return float(self.spectrum.ravel()[grid_index("k", k, self.block.shape)])
 
     def projection(self, mode: Mode) -> float:
         """|wᴴX_k|, how much of `mode` the state holds: R where X_k has parts in other modes of its wavenumber."""
         return projection(self.block.shape, self.field, mode)
 
-    def phase_advance(self, k: Wavenumber | None = None) -> float:
-        """Ω = −q·s of wavenumber `k`, by default the dominant one, radians per layer in (−π, π]; π if alternating."""
+    @property
+    def phase_advance(self) -> float:
+        """Ω of the dominant wavenumber, see `phase_advance_at`."""
+        return self.phase_advance_at(self.k)
+
+    def phase_advance_at(self, k: Wavenumber) -> float:
+        """Ω = −q·s of wavenumber `k`, radians per layer in (−π, π]; π if alternating."""
+        index = grid_index("k", k, self.block.shape)
         if self.kind == "alternating":
             return float(np.pi)
-        index = grid_index("k", self.k if k is None else k, self.block.shape)
         own = self.k if isinstance(self.k, tuple) else (self.k,)
         q = unwrapped(self.block.shape, own)[0][index]
         return float(np.pi - (np.pi + q @ self.drift) % (2 * np.pi)) + 0.0
@@ -179,12 +193,12 @@ class ExactState(Noun):
         if (defect > HELD ** (1 / m) * (off @ slide)).any():
             return True
         decay = max(1 - float(np.abs(self.critical).max(initial=0.0)), 1e-3)
-        if self.unstable or defect <= 0.1 * STEADFAST * decay * self.amplitude():
+        if self.unstable or defect <= 0.1 * STEADFAST * decay * self.amplitude:
             return False
         x = self.field
         for _ in range(int(4 / decay)):
             x = self.block.forward(x)
-            if abs(spectrum(self.block.shape, x)[self.k] / self.amplitude() - 1) > STEADFAST:
+            if abs(spectrum(self.block.shape, x)[self.k] / self.amplitude - 1) > STEADFAST:
                 return True
         return False
 
@@ -226,7 +240,7 @@ def find_state(
             with suppress(ArgumentError):
                 state = _state(block, x, other, guess, limit)
                 size = float(spectrum(block.shape, x)[state.k])
-                if state.k == dominant(block.shape, x) and size / 2 < state.amplitude() < 2 * size:
+                if state.k == dominant(block.shape, x) and size / 2 < state.amplitude < 2 * size:
                     return state
         raise
 

@@ -68,7 +68,7 @@ def _growth(form: NormalForm, kind: Kind, correction: Correction) -> float:
     """
     block = form.block
     state = ExactState(block, kind, correction.field, np.zeros(len(block.shape)), correction.defect)
-    values, vectors = np.linalg.eig(state.derivative)
+    values, vectors = np.linalg.eig(state.derivative())
 
     def amplitudes(x: NDArray) -> NDArray:
         """(…, modes) w_sᴴB_k of fields `x` (N·d, …)."""

@@ -47,7 +47,7 @@ def amplitude_beyond(b: xr.Dataset, every: int, progress: bool = False) -> xr.Da
     members, blocks = _members(data.critical_modulus.values > 1, data, lambda gain, s: tanh_block(two_lobes(s), -gain))
     places, dims = tuple(np.transpose(members)), data.critical_modulus.dims
     found = balloon(blocks, ks=[K], progress=progress)
-    exact, modulus = found.amplitude[:, 0, : len(FAMILIES)], found.modulus[:, 0, : len(FAMILIES)]
+    exact, modulus = found.amplitude[:, 0, : len(FAMILIES)], found.growth[:, 0, : len(FAMILIES)]
     reached = [_from_family(blocks, exact[:, i], psi, progress) for i, psi in enumerate(FAMILIES)]
     by_order, bound = _by_order(blocks, progress)
     columns: dict[str, tuple[str, NDArray[np.float64]]] = {
@@ -187,7 +187,7 @@ def competition_beyond(d: xr.Dataset, every: int) -> xr.Dataset:
     modulus = np.full((*grows.shape[:2], 2), np.nan)
     with np.errstate(invalid="ignore"):
         modulus[tuple(np.transpose(members))] = np.nanmin(
-            np.where(np.isnan(found := balloon(blocks, ks=[4, 5]).modulus), np.inf, found), axis=-1
+            np.where(np.isnan(found := balloon(blocks, ks=[4, 5]).growth), np.inf, found), axis=-1
         )
     stable = modulus <= 1 + NEUTRAL
     regime = np.select([~grows.any(axis=-1), stable.all(axis=-1), stable[..., 0], stable[..., 1]], [0, 3, 1, 2], 5)
