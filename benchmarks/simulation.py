@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispersion import Block, FeedForward, Head, Kernel
+from dispersion.block.scalar_blocks import ScalarBlocks
 from simulate.engines.choice import Lanes
 from simulate.engines.long import LongRing
-from simulate.engines.scalar import Batch, pack
+from simulate.engines.scalar import Batch
 from simulate.engines.threads import thread_count
 from simulate.engines.vector import VectorMap
 
@@ -54,9 +55,9 @@ def scalar(points: int = 4096, n: int = 32, layers: int = 10, repeats: int = 8) 
     kernels = [
         Kernel.gaussian_lobes(n, rng.uniform(2, 6), width=1.0, strength=rng.uniform(1, 3)) for _ in range(points)
     ]
-    packed = pack([Block([Head(kernel, ETA, CHI)], TANH) for kernel in kernels])
+    packed = ScalarBlocks.of([Block([Head(kernel, ETA, CHI)], TANH) for kernel in kernels])
     lag = (np.arange(n)[:, None] - np.arange(n)) % n
-    matrices = packed.weights[:, 0][:, lag]
+    matrices = np.exp(packed.logits[:, 0])[:, lag]
     peak = peak_flops()
     for name, x in _states(packed, points, n).items():
         order = Lanes(packed).arranged(x[..., None])  # as a sweep does

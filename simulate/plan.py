@@ -12,9 +12,9 @@ from numpy.random import Generator, SeedSequence
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion import ArgumentError, Block
+from dispersion.block.scalar_blocks import ScalarBlocks
 from dispersion.errors import frozen_array, shown
 from simulate.engines.choice import ENGINES, Lanes, Model, Replicas, checked_model, engine_of, shape_of, system_of
-from simulate.engines.scalar import pack
 from simulate.linear import Critical, critical_modes
 from simulate.measures import KNOWN, Measures, leading_mode, measure_path, measure_scalars
 from simulate.results import COLUMNS, Layout
@@ -223,7 +223,7 @@ def _run_lanes(
     progress: Callable[[int], object],
 ) -> None:
     blocks = [block for point in points if isinstance(block := models[point], Block)]
-    packed = pack(blocks, [f"block of point {point}" for point in points])
+    packed = ScalarBlocks.of(blocks, [f"block of point {point}" for point in points])
     outcome = evolve(Lanes(packed), np.array([states[p] for p in points]), plan.depth, plan.tolerance, progress)
     critical = critical_modes(packed)
     _enter_scalars(plan, part, points, outcome, critical)
@@ -244,7 +244,7 @@ def _run_alone(
     outcome = evolve(Replicas(model), state[None], plan.depth, plan.tolerance, progress, plan.layout.shape)
     names: Sequence[str] = plan.measures.names
     if engine_of(model) == "fft" and isinstance(model, Block):
-        _enter_scalars(plan, part, [point], outcome, critical_modes(pack([model])))
+        _enter_scalars(plan, part, [point], outcome, critical_modes(ScalarBlocks.of([model])))
         names = [name for name in names if name in ("cluster_count", "cluster_separation")]
     _enter_ending(part, np.array([point]) - part.first, outcome, engine_of(model))
     _enter_path(plan, part, point, _path(model, outcome, 0), names)

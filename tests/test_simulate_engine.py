@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from numba import njit
 
-from dispersion import Activation, ArgumentError, Block, FeedForward, Head, Kernel
+from dispersion import Activation, Block, FeedForward, Head, Kernel
+from dispersion.block.scalar_blocks import ScalarBlocks
 from simulate.engines import _exp, _moments
 from simulate.engines._compiled import OPTIONS
 from simulate.engines._lanes import LANES, load, splat, store
-from simulate.engines.scalar import Batch, pack
+from simulate.engines.scalar import Batch
 
 
 def over_arrays(function):
@@ -133,7 +134,7 @@ def test_engine_equals_the_block(activation, n):
     rng = np.random.default_rng([n, len(activation or "")])
     blocks = [random_block(rng, n, 1 + p % 3, 1 + p % 4, activation) for p in range(LANES + 3)]
     states = expected = 0.1 * rng.normal(size=(len(blocks), n))
-    batch = Batch(pack(blocks), states)
+    batch = Batch(ScalarBlocks.of(blocks), states)
     batch.advance(12)
     batch.advance(8)
     for _ in range(20):
@@ -151,7 +152,7 @@ def test_moments_and_exponentials_are_one_map(n):
     blocks = [random_block(rng, n, 1 + p % 2, 1, "tanh") for p in range(3 * LANES)]
     sizes = np.geomspace(1e-5, 3, len(blocks))
     states = sizes[:, None] * rng.normal(size=(len(blocks), n))
-    batch = Batch(pack(blocks), states)
+    batch = Batch(ScalarBlocks.of(blocks), states)
     batch.advance(3)
     for _ in range(3):
         states = np.array([b.forward(x) for b, x in zip(blocks, states, strict=True)])
@@ -164,10 +165,10 @@ def test_a_point_does_not_depend_on_its_neighbours(n):
     rng = np.random.default_rng(5)
     blocks = [random_block(rng, n, 1 + p % 3, 1 + p % 2, "tanh") for p in range(3 * LANES)]
     states = np.geomspace(1e-3, 2, len(blocks))[:, None] * rng.normal(size=(len(blocks), n))
-    together = Batch(pack(blocks), states)
+    together = Batch(ScalarBlocks.of(blocks), states)
     together.advance(50)
     for chosen in ([0], [LANES + 3, 2, 5], range(1, 2 * LANES)):
-        some = Batch(pack([blocks[p] for p in chosen]), states[list(chosen)])
+        some = Batch(ScalarBlocks.of([blocks[p] for p in chosen]), states[list(chosen)])
         some.advance(50)
         np.testing.assert_array_equal(some.states, together.states[list(chosen)])
 
@@ -179,7 +180,7 @@ def test_small_calls_equal_one_call(monkeypatch):
     results = []
     for size in (1e12, 1.0):
         monkeypatch.setattr("simulate.engines.scalar.INTERACTIONS_PER_CALL", size)
-        batch = Batch(pack(blocks), states)
+        batch = Batch(ScalarBlocks.of(blocks), states)
         batch.advance(7)
         results.append((batch.states, batch.previous, batch.steps))
     for one, other in zip(*results, strict=True):
@@ -190,7 +191,7 @@ def test_translating_the_start_translates_the_orbit():
     rng = np.random.default_rng(7)
     block = random_block(rng, 12, 2, 2, "gelu")
     x = 0.5 * rng.normal(size=12)
-    batch = Batch(pack([block] * 2), np.array([x, np.roll(x, 5)]))
+    batch = Batch(ScalarBlocks.of([block] * 2), np.array([x, np.roll(x, 5)]))
     batch.advance(30)
     np.testing.assert_allclose(batch.states[1], np.roll(batch.states[0], 5), rtol=0, atol=1e-14)
 
@@ -199,7 +200,7 @@ def test_a_diverging_lane_stops_at_its_last_admissible_state():
     kernel = Kernel.alibi(8, 0.5)
     growing = Block([Head(kernel, value=1.0)], FeedForward.scalar("tanh", -0.1))
     calm = Block([Head(kernel, value=-0.5, content=1.0)], FeedForward.scalar("tanh", -0.1))
-    batch = Batch(pack([growing, calm, growing]), np.array([np.ones(8), np.ones(8), np.full(8, 1e-3)]))
+    batch = Batch(ScalarBlocks.of([growing, calm, growing]), np.array([np.ones(8), np.ones(8), np.full(8, 1e-3)]))
     batch.advance(33)
     batch.advance(7)
     assert batch.steps.tolist() == [20, 40, 31]  # 0.9 · 2²⁰ < 10⁶ is the last
@@ -210,17 +211,3 @@ def test_a_diverging_lane_stops_at_its_last_admissible_state():
     assert expected.max() < 1e6 < growing.forward(expected).max()
     last, beyond = batch.states[2], growing.forward(batch.states[2])
     assert last.max() < 1e6 < beyond.max()
-
-
-def test_unlike_blocks_are_refused():
-    def block(n=8, activation="tanh"):
-        return Block([Head(Kernel.uniform(n), value=-0.5)], FeedForward.scalar(activation))
-
-    with pytest.raises(ArgumentError, match=r"blocks\[1\].*N = 9.*N = 8"):
-        pack([block(), block(9)])
-    with pytest.raises(ArgumentError, match=r"blocks\[2\].*'sine'.*'tanh'"):
-        pack([block(), block(), block(activation="sine")])
-    two = Block([Head(Kernel.uniform(8), np.eye(2))])
-    with pytest.raises(ArgumentError, match="d = 2"):
-        pack([two])
-    assert pack([Block([Head(Kernel.uniform(8), value=-0.5)]), block()]).activation == "tanh"

@@ -9,10 +9,11 @@ import simulate.measures
 from dispersion import ArgumentError, Block, FeedForward, Head, Kernel
 from dispersion.block.factors import Rotary
 from dispersion.block.normalisation import DyT, LayerNorm, RMSNorm
+from dispersion.block.scalar_blocks import ScalarBlocks
 from dispersion.line.chain import Chain
 from simulate import iterate, iterate_many, sweep
 from simulate.engines.long import LongRing
-from simulate.engines.scalar import Batch, pack
+from simulate.engines.scalar import Batch
 from simulate.engines.vector import VectorMap
 
 D = 6
@@ -140,7 +141,7 @@ def scalar_block(n, content=1.5):
 def test_three_engines_are_one_map(n, size):
     block = scalar_block(n)
     start = size * np.random.default_rng(n).standard_normal(n)
-    lanes = Batch(pack([block]), start[None])
+    lanes = Batch(ScalarBlocks.of([block]), start[None])
     engines = [LongRing(block).begin(start[None, :, None]), VectorMap(block).begin(start[None, :, None])]
     for engine in (lanes, *engines):
         engine.advance(40)

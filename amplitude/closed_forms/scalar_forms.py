@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion import ArgumentError, Block, ExclusionError
+from dispersion.block.scalar_blocks import ScalarHeads
 from dispersion.errors import choice, whole_number
 from dispersion.noun import Noun
 
@@ -66,14 +67,9 @@ class ScalarForms(Noun):
         if residual > 1e-9 * (1 + abs(a[0])):
             raise ArgumentError("state", f"{a[0]:g} with |g(a) − a| = {residual:.2g}", "a fixed point of g")
         taylor = np.zeros(4) if block.feedforward is None else block.feedforward.taylor(block.attended(a)[0], 3)
-        return cls(
-            n=block.n,
-            alpha=(1 + float(taylor[1]), float(taylor[2]), float(taylor[3])),
-            eta=block.attention_scale * np.array([head.value[0, 0] for head in block.heads]),
-            chi=np.array([head.content[0, 0] for head in block.heads]),
-            symbols=np.array([head.kernel.symbol for head in block.heads]),
-            state=float(a[0]),
-        )
+        alpha = 1 + float(taylor[1]), float(taylor[2]), float(taylor[3])
+        heads = ScalarHeads.of([block])
+        return cls(block.n, alpha, heads.value[0], heads.content[0], heads.symbols[0], float(a[0]))
 
     def symbol(self, k: int) -> NDArray[np.complex128]:
         """(heads,) λ_h at wavenumber k."""

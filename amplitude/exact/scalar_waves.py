@@ -7,7 +7,9 @@ X_{c−j} = X_j, or odd, so that sliding is no obstacle.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from math import gcd
 
 import numpy as np
@@ -16,65 +18,12 @@ from numpy.typing import NDArray
 from amplitude.exact.equations import Floats
 from amplitude.exact.states import NEUTRAL
 from dispersion import Block, FeedForward
+from dispersion.block.scalar_blocks import ScalarHeads
 from dispersion.grid import lag_index
 from dispersion.memory import require
 
 STEPS = 8
 """Gains between onset and the block's own at which the pattern is computed."""
-
-
-@dataclass(frozen=True, eq=False)
-class Scalars:
-    """B plain scalar blocks with one feed-forward.
-
-    logits : (B, H, N) b_r; eta, chi : (B, H); feedforward : φ, with φ(0) = 0.
-    """
-
-    logits: Floats
-    eta: Floats
-    chi: Floats
-    feedforward: FeedForward
-
-    @classmethod
-    def of(cls, blocks: list[Block]) -> Scalars:
-        """The `blocks`, all `fits` and of one `likeness`."""
-        part = blocks[0].feedforward
-        assert part is not None  # so says `fits`
-        return cls(
-            np.array([[head.kernel.logits for head in block.heads] for block in blocks]),
-            np.array([[block.attention_scale * head.value[0, 0] for head in block.heads] for block in blocks]),
-            np.array([[head.content[0, 0] for head in block.heads] for block in blocks]),
-            part,
-        )
-
-    @property
-    def taylor(self) -> Floats:
-        """(α_1, α_2, α_3) at y = 0."""
-        return self.feedforward.taylor(0.0, 3)[1:] + np.array([1.0, 0.0, 0.0])
-
-    def linearised(self, x: Floats, gain: Floats) -> tuple[Floats, Floats]:
-        """F(X), (B, N), and DF, (B, N, N), at the states `x` (B, N), every η_h times `gain` (B,)."""
-        n = x.shape[1]
-        y, slope = x.copy(), np.zeros((len(x), n, n))
-        diagonal = np.ones_like(x)
-        index = lag_index((n,))
-        for h in range(self.eta.shape[1]):
-            eta, chi = (self.eta[:, h] * gain)[:, None], self.chi[:, h, None]
-            weights = (chi * x)[:, :, None] * x[:, None, :] + self.logits[:, h][:, index]
-            weights -= weights.max(axis=2, keepdims=True)
-            np.exp(weights, out=weights)
-            weights /= weights.sum(axis=2, keepdims=True)
-            mean = np.einsum("bij,bj->bi", weights, x)
-            square = np.einsum("bij,bj->bi", weights, x**2)
-            y += eta * mean
-            diagonal += eta * chi * (square - mean**2)
-            # η A_ij [1 + χ x_i (x_j − m_i)]
-            tilt = chi * x
-            weights *= (1 - tilt * mean)[:, :, None] + tilt[:, :, None] * x[:, None, :]
-            slope += eta[:, :, None] * weights
-        slope[:, np.arange(n), np.arange(n)] += diagonal
-        series = self.feedforward.taylor(y, 1)
-        return y + series[..., 0], (1 + series[..., 1])[:, :, None] * slope
 
 
 def fits(block: Block) -> bool:
@@ -94,7 +43,7 @@ def fits(block: Block) -> bool:
 
 
 def likeness(block: Block) -> tuple[object, ...]:
-    """Equal for blocks that `Scalars` can hold together."""
+    """Equal for blocks that can be computed together."""
     part = block.feedforward
     assert part is not None  # so says `fits`
     arrays = [value for value in vars(part).values() if isinstance(value, np.ndarray)]
@@ -110,14 +59,15 @@ def standing_patterns(
     centre : c, X_{c−j} = X_j, or −X_j at π/2n.
     Where it is not found the field and |Λ| mean nothing.
     """
-    many = Scalars.of(blocks)
-    n = blocks[0].n
+    heads, part, n = ScalarHeads.of(blocks), blocks[0].feedforward, blocks[0].n
+    assert part is not None  # so says `fits`
+    linearised = partial(_linearised, heads, part)
     require("blocks", f"{len(blocks):,} derivatives of {n:,}²", 48 * len(blocks) * n**2)
     angle = 2 * np.pi * k * np.arange(n) / n + phase
     crest, slide = np.cos(angle), np.sin(angle)
     size = float(slide @ slide)
     sideways = np.outer(slide, slide) / size if size > 1e-9 else np.zeros((n, n))
-    onset, excess, cubic = _onset(many, k)
+    onset, excess, cubic = _onset(heads, part, k)
     with np.errstate(all="ignore"):
         first = 1.0 / STEPS**2
         x = np.sqrt(4 * excess * first / -cubic)[:, None] * crest
@@ -125,7 +75,7 @@ def standing_patterns(
         x[~found], onset = 0.0, np.where(found, onset, 0.5)
         for step in range(1, STEPS + 1):
             gain = onset + (1 - onset) * (step / STEPS) ** 2
-            x, residual, slope = _newton(many, x, gain, sideways, 12 if step == STEPS else 3)
+            x, residual, slope = _newton(linearised, x, gain, sideways, 12 if step == STEPS else 3)
             if step < STEPS:
                 x *= (step + 1) / step
         spectrum = np.abs(np.fft.rfft(x, axis=1))
@@ -138,31 +88,55 @@ def standing_patterns(
     return x, found, largest
 
 
-def _onset(many: Scalars, k: int) -> tuple[Floats, Floats, Floats]:
+def _linearised(heads: ScalarHeads, part: FeedForward, x: Floats, gain: Floats) -> tuple[Floats, Floats]:
+    """F(X), (B, N), and DF, (B, N, N), at the states `x` (B, N), every η_h times `gain` (B,)."""
+    n = x.shape[1]
+    y, slope = x.copy(), np.zeros((len(x), n, n))
+    diagonal = np.ones_like(x)
+    index = lag_index((n,))
+    for h in range(heads.value.shape[1]):
+        eta, chi = (heads.value[:, h] * gain)[:, None], heads.content[:, h, None]
+        weights = (chi * x)[:, :, None] * x[:, None, :] + heads.logits[:, h][:, index]
+        weights -= weights.max(axis=2, keepdims=True)
+        np.exp(weights, out=weights)
+        weights /= weights.sum(axis=2, keepdims=True)
+        mean = np.einsum("bij,bj->bi", weights, x)
+        square = np.einsum("bij,bj->bi", weights, x**2)
+        y += eta * mean
+        diagonal += eta * chi * (square - mean**2)
+        # η A_ij [1 + χ x_i (x_j − m_i)]
+        tilt = chi * x
+        weights *= (1 - tilt * mean)[:, :, None] + tilt[:, :, None] * x[:, None, :]
+        slope += eta[:, :, None] * weights
+    slope[:, np.arange(n), np.arange(n)] += diagonal
+    series = part.taylor(y, 1)
+    return y + series[..., 0], (1 + series[..., 1])[:, :, None] * slope
+
+
+def _onset(heads: ScalarHeads, part: FeedForward, k: int) -> tuple[Floats, Floats, Floats]:
     """(B,) the factor of η at which Λ_k = 1, Λ_k − 1 of the blocks themselves, and the cubic coefficient at onset."""
-    a1, a2, a3 = many.taylor
-    logits = many.logits
-    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    symbols = np.fft.fft(weights / weights.sum(axis=-1, keepdims=True), axis=-1).real
-    n = logits.shape[-1]
+    a1, a2, a3 = part.taylor(0.0, 3)[1:] + np.array([1.0, 0.0, 0.0])
+    symbols, n = heads.symbols.real, heads.n
     lam, double = symbols[..., k % n], symbols[..., 2 * k % n]
-    branch = (many.eta * lam).sum(axis=1)
+    branch = (heads.value * lam).sum(axis=1)
     with np.errstate(all="ignore"):
         onset = (1 / a1 - 1) / branch
-        eta = many.eta * onset[:, None]
+        eta = heads.value * onset[:, None]
         L0, L2 = 1 + eta.sum(axis=1), 1 + (eta * double).sum(axis=1)
-        cubic = a1 * (eta * many.chi * (2 * (1 - lam**2) + double - lam**2)).sum(axis=1) + 3 * a3 / a1**3
+        cubic = a1 * (eta * heads.content * (2 * (1 - lam**2) + double - lam**2)).sum(axis=1) + 3 * a3 / a1**3
         if a2:
             cubic += 2 * a2**2 / a1**3 * (2 * L0 / (1 - a1 * L0) + L2 / (1 - a1 * L2))
     return onset, a1 * (1 + branch) - 1, cubic
 
 
-def _newton(many: Scalars, x: Floats, gain: Floats, sideways: Floats, steps: int) -> tuple[Floats, Floats, Floats]:
+def _newton(
+    linearised: Callable[[Floats, Floats], tuple[Floats, Floats]], x: Floats, gain: Floats, sideways: Floats, steps: int
+) -> tuple[Floats, Floats, Floats]:
     """(x, max|F(X) − X|, DF) after at most `steps` steps; even and odd fields have no component along
     `sideways`."""
     identity = np.eye(x.shape[1])
     for _ in range(steps):
-        image, slope = many.linearised(x, gain)
+        image, slope = linearised(x, gain)
         residual = image - x
         if np.abs(residual).max(initial=0.0, where=np.isfinite(residual)) <= 1e-15:
             break
@@ -177,7 +151,7 @@ def _newton(many: Scalars, x: Floats, gain: Floats, sideways: Floats, steps: int
         limit = np.linalg.norm(x, axis=1) / np.maximum(np.linalg.norm(step, axis=1), 1e-300)
         step *= np.minimum(1.0, limit)[:, None]
         x = np.where(sound[:, None], x - step, 0.0)
-    image, slope = many.linearised(x, gain)
+    image, slope = linearised(x, gain)
     return x, np.abs(image - x).max(axis=1), slope
 
 

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from dispersion import ArgumentError, Block
 from dispersion.block.block import require_periodic
+from dispersion.block.scalar_blocks import ScalarBlocks
 from dispersion.line.chain import Chain
-from simulate.engines.scalar import LARGEST_STATE, Batch, Parameters, pack
+from simulate.engines.scalar import LARGEST_STATE, Batch
 
 LONG = 512
 """Longest ring of the engine 'lanes'."""
@@ -81,25 +82,25 @@ def engine_of(model: Model) -> str:
 def system_of(model: Model, points: int) -> System:
     """The system of `points` points that all have the one `model`."""
     if engine_of(model) == "lanes" and isinstance(model, Block):
-        return Lanes(pack([model] * points))
+        return Lanes(ScalarBlocks.of([model] * points))
     return Replicas(model)
 
 
 class Lanes:
-    """The system of scalar points packed into `parameters`."""
+    """The system of scalar points, one for each of `blocks`."""
 
-    def __init__(self, parameters: Parameters) -> None:
-        self.parameters = parameters
+    def __init__(self, blocks: ScalarBlocks) -> None:
+        self.blocks = blocks
 
     def begin(self, states: NDArray[np.float64]) -> Engine:
-        return _LanesStates(self.parameters, states)
+        return _LanesStates(self.blocks, states)
 
     def take(self, points: NDArray) -> Lanes:
-        return Lanes(self.parameters.take(points))
+        return Lanes(self.blocks.take(points))
 
     def arranged(self, states: NDArray[np.float64]) -> NDArray[np.int64]:
         # a vector of points takes the time of its steepest one
-        return np.argsort(self.parameters.steepness * (states**2).max(axis=(1, 2)), kind="stable")
+        return np.argsort(np.abs(self.blocks.content).max(axis=1) * (states**2).max(axis=(1, 2)), kind="stable")
 
     def admissible(self, states: NDArray[np.float64]) -> NDArray[np.bool_]:
         inside: NDArray[np.bool_] = np.abs(states).max(axis=(1, 2)) <= LARGEST_STATE
@@ -109,8 +110,8 @@ class Lanes:
 class _LanesStates:
     """A Batch with states (P, N, 1)."""
 
-    def __init__(self, parameters: Parameters, states: NDArray[np.float64]) -> None:
-        self._batch = Batch(parameters, states[..., 0])
+    def __init__(self, blocks: ScalarBlocks, states: NDArray[np.float64]) -> None:
+        self._batch = Batch(blocks, states[..., 0])
         self.advance = self._batch.advance
 
     @property
