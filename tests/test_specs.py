@@ -12,6 +12,7 @@ import tokenwaves
 from dispersion import ArgumentError, Block
 from figures.phase_diagram.arithmetic import LONGEST
 from figures.phase_diagram.spec import DEPTH, POINTS, QUANTITIES, load_diagram
+from simulate import STATUS
 
 SPEC = """
 quantity = "amplitude"
@@ -345,3 +346,12 @@ def test_long_work_says_now_and_then_how_far_it_is(tmp_path, monkeypatch, capsys
     assert lines
     assert all(re.fullmatch(r"\d+% of the work done, about \d\d:\d\d left", line) for line in lines)
     assert lines[-1].startswith("100%")
+
+
+def test_an_expression_that_fails_at_the_first_point_costs_no_other(tmp_path):
+    path = tmp_path / "map.toml"
+    path.write_text(changed((VALUE, '"-0.01/(gain - 0.3)"')))
+    data = load_diagram(path).compute(progress=False)
+    assert [STATUS[number] for number in data.status.values[0]] == ["failed", "failed"]
+    assert "division by zero" in str(data.reason.values[0, 0])
+    assert (data.status.values[1:] < STATUS.index("failed")).all()

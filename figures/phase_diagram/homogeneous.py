@@ -19,6 +19,9 @@ Make = Callable[..., Block]
 Rests = Mapping[tuple[int, ...], NDArray[np.float64] | None]
 """The state a (d,) at places of a grid, None where there is none."""
 
+SAMPLES = 9
+"""Points of a grid at which a block is tried before the grid is refused."""
+
 
 def points(grid: Grid) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
     """(place, values of the parameters) of every point of the `grid`, in C order."""
@@ -28,6 +31,19 @@ def points(grid: Grid) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
 def shape_of(grid: Grid) -> tuple[int, ...]:
     """Length of each axis."""
     return tuple(len(values) for values in grid.values())
+
+
+def sample(make: Make, grid: Grid) -> Block:
+    """A block of the `grid`: the first that can be made on the way from its first corner to its last one."""
+    diagonal = (values[np.linspace(0, len(values) - 1, SAMPLES).astype(int)] for values in grid.values())
+    refused: ArgumentError | None = None
+    for point in zip(*diagonal, strict=True):
+        try:
+            return make(*map(float, point))
+        except ArgumentError as error:
+            refused = refused or error
+    assert refused
+    raise refused
 
 
 def with_critical_modes(run: xr.Dataset, make: Make, grid: Grid, moved: Rests) -> xr.Dataset:

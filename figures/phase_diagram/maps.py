@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from amplitude import REGIMES, clusters, competition, standing_wave, travelling_wave
 from amplitude.exact.resting import resting_state
 from dispersion import ArgumentError, Block, ExclusionError, dispersion_relation
-from figures.phase_diagram.homogeneous import Grid, Make, points, shape_of, with_critical_modes
+from figures.phase_diagram.homogeneous import Grid, Make, points, sample, shape_of, with_critical_modes
 from simulate import sweep
 
 COUNTED = 0.1
@@ -153,7 +153,7 @@ def competition_map(make: Make, modes: tuple[int, int], grid: Grid, seed: int = 
     starts 0.05 cos(q_k j) + noise of size 1e-3; settings : of `simulate.sweep`.
     The dataset also has mu and transverse multipliers (…, mode), and the spectra (…, seed, k).
     """
-    first = make(*(float(values[0]) for values in grid.values()))
+    first = sample(make, grid)
     waves = 0.05 * np.cos(2 * np.pi * np.outer(modes, np.arange(first.n)) / first.n)
     start = waves + 1e-3 * np.random.default_rng(seed).standard_normal((*shape_of(grid), 2, first.n))
 

@@ -39,7 +39,7 @@ from dispersion import ArgumentError, Block
 from dispersion.block.toml_reader import Reader, read_toml
 from dispersion.errors import real_number, shown, whole_number
 from figures.phase_diagram.arithmetic import evaluated, used
-from figures.phase_diagram.homogeneous import Grid
+from figures.phase_diagram.homogeneous import Grid, sample
 from figures.phase_diagram.maps import cluster_map, competition_map, wave_map, wavenumber_map
 from figures.phase_diagram.picture import picture
 from simulate.results import RESERVED
@@ -107,7 +107,7 @@ class Diagram:
     @property
     def estimate(self) -> str:
         """How much work it is: points, layers and memory, at most."""
-        block = self.block(*(float(values[0]) for values in self.grid.values()))
+        block = sample(self.block, self.grid)
         shape = " × ".join(f"{len(values)}" for values in self.grid.values())
         runs = f"{shape}, two starts each" if self.modes else shape
         # last state, spectrum and numbers of each point, held twice while they are written
@@ -136,7 +136,7 @@ def load_diagram(path: str | os.PathLike[str]) -> Diagram:
     document, text = read_toml(path, "spec", "a TOML file of a phase diagram")
     try:
         diagram = _diagram(path, document, text)
-        _check_quantity(diagram, diagram.block(*(float(values[0]) for values in diagram.grid.values())))
+        _check_quantity(diagram, sample(diagram.block, diagram.grid))
     except ArgumentError as error:
         raise ArgumentError(f"{path.name}: {error.argument}", error.got, error.accepted) from None
     unused = [name for name in diagram.grid if name not in used(diagram.document)]
