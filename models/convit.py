@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispersion.block.block import Block
+from dispersion.block.factors import OutputValue, QueryKey
 from dispersion.block.feedforward import FeedForward
 from dispersion.block.head import Head
 from dispersion.block.kernel import Kernel
@@ -26,7 +27,7 @@ from dispersion.errors import ArgumentError, real_number, whole_number
 from dispersion.noun import Noun
 
 if TYPE_CHECKING:
-    from models.convit_net import ConViTNet
+    from models.module import TorchBlock
 
 Floats = NDArray[np.float64]
 
@@ -143,25 +144,42 @@ class ConViT(Noun):
         heads = []
         for h in range(self.heads):
             rows = slice(h * width, (h + 1) * width)
-            content = self.query[rows].T @ self.key[rows] / np.sqrt(width)
             kernel = Kernel.convit_learned(self.shape, self.position[h])
             gate = float(1 / (1 + np.exp(-self.gate[h]))) if self.attention == "gpsa" else None
-            heads.append(Head(kernel, self.output[:, rows] @ self.value[rows], content, gate=gate))
+            factors = OutputValue(self.output[:, rows], self.value[rows]), QueryKey(self.query[rows], self.key[rows])
+            heads.append(Head(kernel, *factors, gate=gate))
         norm = None if self.norm is None else LayerNorm.identity(d)
         feedforward = FeedForward(self.weight_in, self.weight_out, "gelu")
         return Block(heads, feedforward, self.attention_scale, norm, norm)
 
-    def module(self) -> ConViTNet:
-        """The PyTorch module in float64, (…, N, d) → (…, N, d), of one layer; `export` gives the block back."""
-        from models.convit_net import ConViTNet
+    def module(self) -> TorchBlock:
+        """The PyTorch module in float64, (…, N, d) → (…, N, d), of one layer; `export` gives the block back.
 
-        return ConViTNet(self)
+        Gates train before their sigmoid; the norms and the MLP have no gains and biases to train.
+        """
+        import torch
+        from torch.nn.utils.parametrize import register_parametrization
+
+        from models.module import to_torch
+
+        net = to_torch(self.block())
+        for members, attention in zip(net.members, net.attention, strict=True):
+            if self.attention == "gpsa":
+                attention.gate = torch.nn.Parameter(torch.tensor(self.gate[members]))
+                register_parametrization(attention, "gate", torch.nn.Sigmoid())
+        for name, numbers in net.named_parameters():
+            numbers.requires_grad_("norm" not in name and "bias" not in name)
+        return net
 
     def forward(self, x: Floats, depth: int | None = None) -> Floats:
         """(…, N, d) the states `x` (…, N, d) after `depth` layers of the PyTorch module, all L by default."""
-        from models.convit_net import run
+        import torch
 
-        return run(self.module(), x, self.depth if depth is None else whole_number("depth", depth, 0))
+        net, state = self.module(), torch.tensor(x)
+        with torch.no_grad():
+            for _ in range(self.depth if depth is None else whole_number("depth", depth, 0)):
+                state = net(state)
+        return np.array(state.numpy())
 
 
 def _truncated(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:

@@ -7,7 +7,9 @@ with the parameters as they are now.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from math import sqrt
+from typing import Any
 
 import numpy as np
 import torch
@@ -59,32 +61,68 @@ def optional_array(tensor: Tensor | None) -> NDArray[np.float64] | None:
     return None if tensor is None else array(tensor)
 
 
-class Norm(nn.Module):
+class Numbers(nn.Module):
+    """The numbers in the fields of a noun, or of `nouns` of one form, as trainable parameters of the same names; those
+    of a list have one noun after another along a first axis.
+
+    nouns : one, or a list. Rotary frequencies are a buffer, and eps is not trained.
+    """
+
+    def __init__(self, nouns: Any) -> None:
+        super().__init__()
+        several = isinstance(nouns, list)
+        self.kind = type(nouns[0] if several else nouns)
+        self.rest: dict[str, Any] = {}
+        for name in _names(self.kind):
+            values = [getattr(noun, name) for noun in nouns] if several else getattr(nouns, name)
+            first = values[0] if several else values
+            if name == "frequencies":
+                self.register_buffer(name, torch.tensor(np.array(values)))
+            elif first is None or (isinstance(first, float | np.ndarray) and name != "eps"):
+                self.register_parameter(name, None if first is None else parameter(np.array(values)))
+            else:
+                self.rest[name] = first
+
+    def part(self, number: int | None = None) -> Any:
+        """The noun with the parameters as they are now, of several the one of this `number`."""
+        tensors = {name: getattr(self, name) for name in _names(self.kind) if name not in self.rest}
+        now = {
+            name: array(tensor if number is None else tensor[number])
+            for name, tensor in tensors.items()
+            if tensor is not None
+        }
+        return self.kind(**self.rest, **{name: value if value.ndim else float(value) for name, value in now.items()})
+
+
+def form(noun: Any) -> tuple[Any, ...]:
+    """What nouns must share to be `Numbers` together: their class, the shapes of their numbers, and all the rest."""
+    values = (getattr(noun, name) for name in _names(type(noun)))
+    return type(noun), *(np.shape(value) if isinstance(value, np.ndarray) else value for value in values)
+
+
+def _names(kind: type) -> list[str]:
+    return [field.name for field in fields(kind)]
+
+
+class Norm(Numbers):
     """gain ∘ z(x) + bias of a LayerNorm, RMSNorm or DyT, `norm`; other subclasses of Normalisation are refused, with
     an ArgumentError that calls them `argument`.
     """
 
+    gain: nn.Parameter
+    bias: nn.Parameter
+    alpha: nn.Parameter
+
     def __init__(self, norm: Normalisation, argument: str = "norm") -> None:
-        super().__init__()
         if type(norm) not in (LayerNorm, RMSNorm, DyT):
             raise ArgumentError(argument, type(norm).__name__, "LayerNorm, RMSNorm or DyT")
-        self.kind = type(norm)
-        self.gain, self.bias = parameter(norm.gain), parameter(norm.bias)
-        self.eps = norm.eps if isinstance(norm, LayerNorm | RMSNorm) else 0.0
-        self.alpha = parameter(norm.alpha) if isinstance(norm, DyT) else None
+        super().__init__(norm)
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, d) → (…, d)."""
-        if self.alpha is not None:
+        if self.kind is DyT:
             return self.gain * torch.tanh(self.alpha * x) + self.bias
-        return self.gain * standardised(x, self.eps, centred=self.kind is LayerNorm) + self.bias
-
-    def part(self) -> Normalisation:
-        """The normalisation with the parameters as they are now."""
-        gain, bias = array(self.gain), array(self.bias)
-        if self.alpha is not None:
-            return DyT(gain, bias, float(array(self.alpha)))
-        return LayerNorm(gain, bias, self.eps) if self.kind is LayerNorm else RMSNorm(gain, bias, self.eps)
+        return self.gain * standardised(x, self.rest["eps"], centred=self.kind is LayerNorm) + self.bias
 
 
 def standardised(x: Tensor, eps: float, *, centred: bool) -> Tensor:
@@ -99,37 +137,31 @@ def standardised(x: Tensor, eps: float, *, centred: bool) -> Tensor:
     return y / ((y**2).mean(dim=-1, keepdim=True) + eps / t / t).sqrt()
 
 
-class Mlp(nn.Module):
-    """φ(y) of the `feedforward`, with a gate or without."""
+class Mlp(Numbers):
+    """φ(y) of a FeedForward, with a gate or without."""
 
-    def __init__(self, feedforward: FeedForward) -> None:
-        super().__init__()
-        self.weight_in, self.bias_in = parameter(feedforward.weight_in), parameter(feedforward.bias_in)
-        self.weight_out, self.bias_out = parameter(feedforward.weight_out), parameter(feedforward.bias_out)
-        self.weight_gate, self.bias_gate = optional(feedforward.weight_gate), optional(feedforward.bias_gate)
-        self.name, self.coefficients = feedforward.activation.name, feedforward.activation.coefficients
+    weight_in: nn.Parameter
+    weight_out: nn.Parameter
+    bias_in: nn.Parameter
+    bias_out: nn.Parameter
+    weight_gate: nn.Parameter | None
+    bias_gate: nn.Parameter | None
 
     def forward(self, y: Tensor) -> Tensor:
         """(…, d) → (…, d)."""
-        hidden = y @ self.weight_in.T + self.bias_in
+        hidden = nn.functional.linear(y, self.weight_in, self.bias_in)
         if self.weight_gate is None:
             hidden = self.activation(hidden)
         else:
             hidden = self.activation(nn.functional.linear(y, self.weight_gate, self.bias_gate)) * hidden
-        return hidden @ self.weight_out.T + self.bias_out
+        return nn.functional.linear(hidden, self.weight_out, self.bias_out)
 
     def activation(self, y: Tensor) -> Tensor:
         """act(y), elementwise."""
-        if self.name != "polynomial":
-            return FUNCTIONS[self.name](y)
+        activation = self.rest["activation"]
+        if activation.name != "polynomial":
+            return FUNCTIONS[activation.name](y)
         value = torch.zeros_like(y)
-        for coefficient in reversed(self.coefficients):
+        for coefficient in reversed(activation.coefficients):
             value = (value + coefficient) * y
         return value
-
-    def part(self) -> FeedForward:
-        """The feed-forward with the parameters as they are now."""
-        weights = array(self.weight_in), array(self.weight_out)
-        activation = Activation(self.name, self.coefficients)
-        gate = optional_array(self.weight_gate), optional_array(self.bias_gate)
-        return FeedForward(*weights, activation, array(self.bias_in), array(self.bias_out), *gate)

@@ -19,9 +19,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from dispersion import Chain
+from dispersion import Chain, OutputValue
 from dispersion.errors import frozen_array
-from dispersion.line.chain import linearised
 from dispersion.noun import Noun
 from models.check import STEP, TOLERANCE, Map, Sender
 from models.measured import MEMORY
@@ -31,27 +30,38 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Linearised(Noun):
-    """D of one layer at 1⊗a. pointwise : C (d, d); attention : A (heads, n, n); mixes : ε_a C M_h N_1 (heads, d, d)."""
+    """D of one layer at 1⊗a, in factors.
+
+    pointwise : C (d, d); seen : N_1 (d, d); attention : A (heads, n, n); maps : of each head, O and V; scale : ε_a.
+    """
 
     pointwise: Floats
+    seen: Floats
     attention: Floats
-    mixes: Floats
+    maps: tuple[OutputValue, ...]
+    scale: float
 
     @classmethod
     def of(cls, chain: Chain, a: Floats) -> Linearised:
         """Of the `chain` at 1⊗`a`."""
-        pointwise, mixes = linearised(chain.block, a)
-        return cls(pointwise, chain.attention(a), np.array(mixes))
+        block = chain.block
+        pointwise, seen = block.pointwise_jacobian(block.attended(a)), block.seen_jacobian(a)
+        maps = tuple(head.output_value for head in block.heads)
+        return cls(pointwise, seen, chain.attention(a), maps, block.attention_scale)
 
     def __call__(self, u: Floats) -> Floats:
-        """(n, d) D u."""
-        heads = zip(self.attention, self.mixes, strict=True)
-        return np.asarray(u @ self.pointwise.T + sum(A @ (u @ M.T) for A, M in heads))
+        """(n, d) D u = [u + ε_a Σ_h A_h (u N_1ᵀ) M_hᵀ] Cᵀ."""
+        heads = zip(self.attention, self.maps, strict=True)
+        mixed = sum(each.mix(A, u @ self.seen.T) for A, each in heads)
+        return np.asarray((u + self.scale * mixed) @ self.pointwise.T)
 
     def transposed(self, u: Floats) -> Floats:
-        """(n, d) Dᵀ u."""
-        heads = zip(self.attention, self.mixes, strict=True)
-        return np.asarray(u @ self.pointwise + sum(A.T @ (u @ M) for A, M in heads))
+        """(n, d) Dᵀ u = v + ε_a Σ_h (A_hᵀ v M_h) N_1, v = u C."""
+        v, mixed = u @ self.pointwise, np.zeros_like(u)
+        for A, each in zip(self.attention, self.maps, strict=True):
+            back = A.T @ (v @ each.output)
+            mixed += back if each.value is None else back @ each.value
+        return np.asarray(v + self.scale * mixed @ self.seen)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from dispersion.errors import whole_number
 from dispersion.grid import lag_index, positions
 from dispersion.line.chain import chain_logits
 from dispersion.memory import require
-from models.attention import Attention, form
+from models.attention import Attention, form_of
 from models.device import usable
 from models.layers import Mlp, Norm, array, optional, optional_array, parameter
 
@@ -29,25 +29,35 @@ class TorchBlock(nn.Module):
     """The map F of a block on n tokens, (…, n, d) → (…, n, d), with all its numbers as trainable parameters.
 
     block : the Block; boundary : 'periodic', 'open' or 'causal'; n : number of tokens, None for those of the block, on
-    its ring or torus. Rotary frequencies are a buffer, and −inf logits stay −inf in training.
+    its ring or torus. any_length : whether it is for any number of tokens instead, which a block without positional
+    logits allows; `n` and `shape` are then None. Rotary frequencies are a buffer, and −inf logits stay −inf in training.
     """
 
-    def __init__(self, block: Block, boundary: str = "periodic", n: int | None = None) -> None:
+    def __init__(
+        self, block: Block, boundary: str = "periodic", n: int | None = None, any_length: bool = False
+    ) -> None:
         super().__init__()
+        self.boundary, self.placement, self.d = boundary, block.placement, block.d
+        self.n: int | None = None
+        self.shape: tuple[int, ...] | None = None
         chained = boundary != "periodic" or n is not None
-        if chained:
+        if any_length:
+            if any(head.kernel.logits.any() or head.bias is not None for head in block.heads):
+                raise ArgumentError("block", "positional logits", "a block without them, for any number of tokens")
+        elif chained:
             self.n = Chain(block, block.n if n is None else n, boundary).n
+            self.shape, position = (self.n,), np.arange(self.n)[:, None]
         else:
             require_periodic(block)
-            self.n = block.n
-        require("block", f"attention of {self.n:,} tokens", PAIR * len(block.heads) * self.n**2)
-        self.boundary, self.placement, self.d = boundary, block.placement, block.d
-        self.shape = (self.n,) if chained else block.shape
-        position = np.arange(self.n)[:, None] if chained else positions(block.shape)
+            self.n, self.shape, position = block.n, block.shape, positions(block.shape)
+        require("block", f"attention of {self.n or 0:,} tokens", PAIR * len(block.heads) * (self.n or 0) ** 2)
         self.members = _groups(block.heads, chained)
         self.attention = nn.ModuleList()
         for members in self.members:
             heads = [block.heads[number] for number in members]
+            if self.n is None:
+                self.attention.append(Attention(heads, causal=boundary == "causal"))
+                continue
             index = _chain_index(heads[0].kernel, self.n, boundary) if chained else lag_index(block.shape)
             self.attention.append(Attention(heads, index, position, by_lag=chained))
         self.attention_scale, self.attention_bias = parameter(block.attention_scale), optional(block.attention_bias)
@@ -57,8 +67,8 @@ class TorchBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """F(X), (…, n, d) → (…, n, d)."""
-        if x.shape[-2:] != (self.n, self.d):
-            raise ArgumentError("x", f"shape {tuple(x.shape)}", f"shape (…, {self.n}, {self.d})")
+        if x.ndim < 2 or x.shape[-2:] != (x.shape[-2] if self.n is None else self.n, self.d):
+            raise ArgumentError("x", f"shape {tuple(x.shape)}", f"shape (…, {self.n or 'n'}, {self.d})")
         pre = self.placement == "pre"
         seen = self._normalised(self.attention_norm, x) if pre else x
         mixed = sum((heads(seen) for heads in self.attention), start=torch.zeros_like(x))
@@ -74,7 +84,7 @@ class TorchBlock(nn.Module):
         """The Block with the parameters as they are now, on the ring or torus it came from."""
         made: dict[int, Head] = {}
         for members, attention in zip(self.members, self.attention, strict=True):
-            made |= zip(members, cast(Attention, attention).heads(), strict=True)
+            made |= {number: cast(Attention, attention).head(place) for place, number in enumerate(members)}
         return Block(
             [made[number] for number in range(len(made))],
             None if self.feedforward is None else self.feedforward.part(),
@@ -143,7 +153,7 @@ def _groups(heads: Sequence[Head], chained: bool) -> list[list[int]]:
     groups: dict[object, list[int]] = {}
     for number, head in enumerate(heads):
         keys = np.isfinite(head.kernel.logits).tobytes() if chained else b""
-        groups.setdefault((form(head), keys), []).append(number)
+        groups.setdefault((form_of(head), keys), []).append(number)
     return list(groups.values())
 
 

@@ -31,8 +31,6 @@ MOST = 10_000
 """The largest number of tokens or layers that may be asked for: every layer is run on d · N states of N tokens."""
 COPIES = 4
 """Arrays of the size of the attention weights that a layer holds at once."""
-LARGEST = 2**32
-"""Bytes that the d × d maps of all heads, as Blocks have them, may take."""
 MODELS = "a block .toml, a program .pt2, a checkpoint with family=NAME, or module:callable"
 NUMBERS = "token:ID, mean, zeros, numbers with commas between them, or a .npy file of them"
 
@@ -176,12 +174,7 @@ def _network(model: str, network: Network, tokens: int | None, layers: int | Non
         blocks = tuple(network.blocks(n)[:count])
     else:
         notes.append(f"J(q) is measured: {network.obstacle}")
-        distinct = {id(layer): layer for layer in network.layers}.values()
-        needed = 32 * network.d**2 * sum(layer.heads for layer in distinct)
-        if needed <= LARGEST:
-            chains = tuple(network.chains(n)[:count])
-        else:
-            notes.append(f"what grows most on the line is not predicted: its Blocks would take {needed:,} bytes")
+        chains = tuple(network.chains(n)[:count])
     return Subject(
         model,
         network.family,

@@ -104,11 +104,3 @@ def test_command_on_a_causal_checkpoint(checkpoint, capsys):
     assert "what grows most on the line over 2 layers" in printed
     assert tokenwaves.main([*arguments, "--boundary", "open", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["patterns"] == []
-
-
-def test_what_is_too_large_is_said(checkpoint, capsys, monkeypatch):
-    monkeypatch.setattr("models.subject.LARGEST", 1000)
-    assert tokenwaves.main(["check", checkpoint, "--family", "gpt2", "--state", "token:3", "--tokens", "6"]) == 0
-    printed = capsys.readouterr().out
-    assert "note: what grows most on the line is not predicted: its Blocks would take 8,192 bytes" in printed
-    assert "what grows most on the line over" not in printed

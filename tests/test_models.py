@@ -18,6 +18,8 @@ from dispersion import (
     Head,
     Kernel,
     LayerNorm,
+    OutputValue,
+    QueryKey,
     RMSNorm,
     Rotary,
     dispersion_relation,
@@ -27,6 +29,7 @@ from dispersion.block.normalisation import Normalisation
 from dispersion.grid import lag_index
 from models import ConViT, export, load_program, measure, save_program, to_torch
 from models.convit import NAMES
+from models.module import TorchBlock
 from simulate import iterate
 
 N, D = 8, 4
@@ -55,6 +58,11 @@ def heads_of(name, shape, rng):
         biases = rng.normal(size=(2, D)) if biased else (None, None)
         return Rotary(rng.normal(size=(D, D)), rng.normal(size=(D, D)), frequencies, pairing, *biases)
 
+    def factors(biased):
+        biases = rng.normal(size=(2, 3)) if biased else (None, None)
+        keys = QueryKey(rng.normal(size=(3, D)), rng.normal(size=(3, D)), *biases)
+        return OutputValue(rng.normal(size=(D, 2)), rng.normal(size=(2, D))), keys
+
     n = int(np.prod(shape))
     by_lag = rng.normal(size=n)[lag_index(shape)]
     logits = rng.normal(size=shape)
@@ -68,8 +76,12 @@ def heads_of(name, shape, rng):
         "gate": lambda: Head(kernel(), value(), content(), gate=0.3),
         "bias": lambda: Head(kernel(), value(), content(), bias=mask_logits(by_lag)),
         "key bias": lambda: Head(kernel(), value(), content(), key_bias=rng.normal(size=D)),
-    }[name]
-    return [make(), make()]
+        "factors": lambda: Head(kernel(), *factors(False)),
+        "biased factors": lambda: Head(kernel(), *factors(True), gate=0.2),
+    }
+    if name == "all":
+        return [make[other]() for other in (*make, *reversed(make))]
+    return [make[name](), make[name]()]
 
 
 ENCODINGS = (
@@ -81,6 +93,9 @@ ENCODINGS = (
     "gate",
     "bias",
     "key bias",
+    "factors",
+    "biased factors",
+    "all",
 )
 NORMS = {
     "none": lambda rng: None,
@@ -133,6 +148,37 @@ class TestEveryBlock:
         assert relative(measured.matrices, dispersion_relation(block, a).matrices) <= 1e-10
         assert max(measured.defect, measured.spread) < 1e-12
         assert relative(measured.image, block.homogeneous_map(a)) < 1e-12
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("placement", ["pre", "post"])
+def test_same_derivative(encoding, placement):
+    """Forward and reverse mode against the derivative in closed form."""
+    block = block_of(encoding, "LayerNorm", placement, TORUS, gated=True)
+    x = np.random.default_rng(7).normal(size=(block.n, D))
+    wanted = block.jacobian(x).reshape(block.n, D, block.n, D)
+    for derivative in (torch.func.jacfwd, torch.func.jacrev):
+        assert relative(derivative(to_torch(block))(torch.tensor(x)).detach().numpy(), wanted) <= 1e-12
+
+
+def test_heads_of_one_form_share_their_parameters():
+    net = to_torch(block_of("all", "none", "pre", (N,)))
+    assert net.members == [[0, 1, 2, 17, 18, 19], *([k, 19 - k] for k in range(3, 10))]
+    assert net.attention[6].content.query.shape == (2, 3, D)
+
+
+def test_any_number_of_tokens():
+    rng = np.random.default_rng(14)
+    factors = OutputValue(rng.normal(size=(D, 2)), rng.normal(size=(2, D))), QueryKey(*rng.normal(size=(2, 3, D)))
+    net = TorchBlock(Block([Head(Kernel.uniform(2), *factors)]), "causal", any_length=True)
+    for n in (3, 7):
+        x = rng.normal(size=(n, D))
+        chain = Chain(Block([Head(Kernel.uniform(2 * n - 1), *factors)]), n, "causal")
+        assert relative(net(torch.tensor(x)).detach().numpy(), chain.forward(x)) <= 1e-12
+    with pytest.raises(ArgumentError, match="positional logits"):
+        TorchBlock(block_of("kernel", "none", "pre", (N,)), any_length=True)
+    with pytest.raises(ArgumentError, match=r"shape \(…, n, 4\)"):
+        net(torch.zeros(3, D + 1))
 
 
 @pytest.mark.parametrize("activation", [*(name for name in Activation.names() if name != "polynomial"), "cubic"])
@@ -302,10 +348,11 @@ class TestConViT:
         network = ConViT.preset("-I+pos", "small")
         net = network.module()
         with torch.no_grad():
-            net.gate.fill_(-2.0)
+            net.attention[0].parametrizations.gate.original.fill_(-2.0)
             net.attention_scale.fill_(0.5)
         x = np.random.default_rng(13).normal(size=(64, 36))
         assert relative(net(torch.tensor(x)).detach().numpy(), export(net).forward(x)) <= 1e-12
+        assert export(net).heads[3].gate == pytest.approx(1 / (1 + np.exp(2.0)))
 
     @pytest.mark.parametrize("wrong", [{"name": "I"}, {"size": "big"}, {"attention": "soft"}, {"norm": "post"}])
     def test_refused(self, wrong):

@@ -107,8 +107,8 @@ def test_the_ring_is_translation_invariant_and_has_the_logits_of_the_line_where_
     with torch.no_grad():
         torch.testing.assert_close(ring(x.roll(1, 0)), ring(x).roll(1, 0), rtol=0, atol=1e-12)
         q, k = torch.randn(2, 4, n, 128, dtype=torch.float64, generator=torch.manual_seed(0))
-        line = network.module(ring=False).layers[0].logits(q, k)
-        found = ring.layers[0].logits(q, k)
+        line = network.module(ring=False).layers[0].attention[0].content.products(q, k, None)
+        found = ring.layers[0].attention[0].content.products(q, k, None)
     lag = np.subtract.outer(np.arange(n), np.arange(n))
     short = (lag >= -(n // 2)) & (lag < n - n // 2)
     np.testing.assert_allclose(found[:, short], line[:, short], rtol=0, atol=1e-11)

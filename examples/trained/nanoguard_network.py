@@ -38,7 +38,8 @@ from dispersion import Block, Dispersion, FeedForward, Head, Kernel, RMSNorm, Ro
 from dispersion.errors import frozen
 from dispersion.grid import grid_lags
 from dispersion.ring.relation import Spectrum
-from models.adapters.layer import Layer, LayerModule
+from models.adapters.layer import Layer
+from models.attention import Content
 
 Floats = NDArray[np.float64]
 Complex = NDArray[np.complex128]
@@ -223,8 +224,12 @@ class NetworkModule(nn.Module):
 
     def __init__(self, network: NanoGuard, ring: bool) -> None:
         super().__init__()
-        kind = RingLayer if ring else LineLayer
-        self.layers = nn.ModuleList(map(kind, network.layers))
+        self.layers = nn.ModuleList()
+        for layer in network.layers:
+            net = layer.module()
+            content = (RingContent if ring else LineContent)([head.query_key for head in layer.block(2).heads])
+            net.attention[0].content = content.requires_grad_(False)
+            self.layers.append(net)
         self.residual, self.reinjection = network.residual.tolist(), network.reinjection.tolist()
 
     def forward(self, x0: torch.Tensor) -> torch.Tensor:
@@ -235,31 +240,25 @@ class NetworkModule(nn.Module):
         return _normed(x)
 
 
-class LineLayer(LayerModule):
-    """One layer on a line of tokens 0 … N−1, as trained."""
+class LineContent(Content):
+    """Content logits of a layer on a line of tokens 0 … N−1, as trained."""
 
-    def attention(self, seen: torch.Tensor) -> torch.Tensor:
-        """The attention branch where the heads see `seen` (…, N, d)."""
-        projected = (part(seen) for part in (self.query, self.key, self.value))
-        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(-3, -2) for part in projected)
-        mixed = torch.softmax(self.logits(q, k) / q.shape[-1] ** 0.5, dim=-1) @ v
-        return self.out(mixed.transpose(-3, -2).flatten(-2))
-
-    def logits(self, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
-        """(…, N, N) products of queries and keys (…, N, d_h), turned by their position and then normed."""
-        return _normed(self._rotated(q)) @ _normed(self._rotated(k)).transpose(-2, -1)
+    def products(self, queries: torch.Tensor, keys: torch.Tensor, position: torch.Tensor | None) -> torch.Tensor:
+        """(…, heads, N, N) of `queries` and `keys` (…, heads, N, d_h), turned by their `position` and then normed."""
+        return _normed(self.rotated(queries, position)) @ _normed(self.rotated(keys, position)).transpose(-2, -1)
 
 
-class RingLayer(LineLayer):
-    """One layer on a ring of N tokens."""
+class RingContent(Content):
+    """Content logits of a layer on a ring of N tokens."""
 
-    def logits(self, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
-        """(…, N, N) products of normed queries and keys (…, N, d_h), the keys turned by the shortest lag."""
-        assert self.frequencies is not None
-        n = q.shape[-2]
+    def products(self, queries: torch.Tensor, keys: torch.Tensor, position: torch.Tensor | None) -> torch.Tensor:
+        """(…, heads, N, N) of normed `queries` and `keys` (…, heads, N, d_h), the keys turned by the shortest lag
+        whatever their `position`.
+        """
+        n = queries.shape[-2]
         lags = torch.tensor(grid_lags((n,))[np.subtract.outer(np.arange(n), np.arange(n)) % n])
-        angle = -lags[..., None] * self.frequencies
-        (q1, q2), (k1, k2) = (_normed(u).chunk(2, dim=-1) for u in (q, k))
+        angle = -lags[..., None] * self.frequencies[0, :, 0]
+        (q1, q2), (k1, k2) = (_normed(u).chunk(2, dim=-1) for u in (queries, keys))
         straight = _pairs(q1, k1) + _pairs(q2, k2)
         crossed = _pairs(q2, k1) - _pairs(q1, k2)
         return (torch.cos(angle) * straight + torch.sin(angle) * crossed).sum(dim=-1)

@@ -12,7 +12,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion import ArgumentError, Block, Chain, Normalisation, absolute_logits, translation_invariant_share
-from models.adapters.layer import Layer, LayerModule, NormModule
+from models.adapters.layer import Layer
+from models.layers import Norm
+from models.module import TorchBlock
 
 Floats = NDArray[np.float64]
 Part = TypeVar("Part", Layer, "Embedding")
@@ -107,9 +109,9 @@ class Network:
         return None if self.boundary == "periodic" else "its rotary frequencies are off the grid of a ring"
 
     @cached_property
-    def modules(self) -> tuple[LayerModule, ...]:
+    def modules(self) -> tuple[TorchBlock, ...]:
         """The hidden-state map (…, N, d) → (…, N, d) of each layer, float64; one module for a layer applied often."""
-        made: dict[int, LayerModule] = {}
+        made: dict[int, TorchBlock] = {}
         return tuple(made.setdefault(id(layer), layer.module()) for layer in self.layers)
 
     def blocks(self, n: int) -> list[Block]:
@@ -135,7 +137,7 @@ class Network:
             hidden = torch.as_tensor(x, dtype=torch.float64)
             for module in self.modules:
                 hidden = module(hidden)
-            return hidden if self.final_norm is None else NormModule(self.final_norm)(hidden)
+            return hidden if self.final_norm is None else Norm(self.final_norm)(hidden)
 
     def initialised(self, rng: int, std: float = 0.02) -> Network:
         """The same architecture as it is before training: weights normal of deviation `std`, biases zero, gains one.
@@ -159,8 +161,8 @@ class Network:
         """
         if self.embedding is None:
             raise ArgumentError("network", "no embedding", "a network with learned absolute positions")
-        table, weights = self.embedding.position_table(positions), self.layers[layer]
-        return np.stack([absolute_logits(table, weights.content(head)) for head in range(weights.heads)])
+        table = self.embedding.position_table(positions)
+        return np.stack([absolute_logits(table, head.content) for head in self.layers[layer].block(2).heads])
 
     def position_shares(self, positions: slice | Sequence[int], layer: int = 0) -> Floats:
         """(H,) translation-invariant share of `position_logits` of each head, off the diagonal: 1 if they are Toeplitz.
