@@ -38,7 +38,7 @@ class Content(Numbers):
         return self.products(queries, keys, position) / sqrt(self.query.shape[-2])
 
     def products(self, queries: Tensor, keys: Tensor, position: Tensor | None) -> Tensor:
-        """(…, H, n, n) of `queries` and `keys` (…, H, n, d_h), rotated by their `position` if the encoding is rotary."""
+        """(…, H, n, n) of `queries` and `keys` (…, H, n, d_h), rotated by `position` if the encoding is rotary."""
         return self.rotated(queries, position) @ self.rotated(keys, position).transpose(-1, -2)
 
     def rotated(self, u: Tensor, position: Tensor | None) -> Tensor:

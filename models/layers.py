@@ -17,10 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dispersion import (
-    Activation,
     ArgumentError,
     DyT,
-    FeedForward,
     LayerNorm,
     Normalisation,
     RMSNorm,
