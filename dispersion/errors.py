@@ -161,7 +161,10 @@ def frozen_array(argument: str, value: ArrayLike, shape: tuple[int | None, ...])
 
     `shape` gives the accepted shape, `None` standing for any length ≥ 1.
     """
-    array = real_array(argument, value, _finite(shape))
+    if type(value) is np.ndarray and value.dtype == np.float64:
+        array: NDArray[np.float64] = value
+    else:
+        array = real_array(argument, value, _finite(shape))
     check_shape(argument, array, shape)
     if not np.isfinite(array).all():
         got = f"{int((~np.isfinite(array)).sum())} values that are not finite"

@@ -12,20 +12,24 @@ from numpy.typing import NDArray
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_ignored: ContextVar[frozenset[str]] = ContextVar("_ignored", default=frozenset())
+KINDS = ("under", "over", "invalid", "divide")
+
+_ignored: ContextVar[int] = ContextVar("_ignored", default=0)
+"""The KINDS that a caller ignores already, a bit for each."""
 
 
 def _ignoring(*kinds: str) -> Callable[[F], F]:
     """Decorate a function in which numpy ignores what it knows by these names, whatever numpy.errstate asks for."""
     settings: Any = dict.fromkeys(kinds, "ignore")
+    bits = sum(1 << KINDS.index(kind) for kind in kinds)
 
     def decorate(function: F) -> F:
         @functools.wraps(function)
         def quiet(*args: Any, **kwargs: Any) -> Any:
             ignored = _ignored.get()
-            if ignored.issuperset(kinds):  # by the caller: numpy.errstate takes longer than this
+            if ignored & bits == bits:  # numpy.errstate takes longer than this
                 return function(*args, **kwargs)
-            token = _ignored.set(ignored.union(kinds))
+            token = _ignored.set(ignored | bits)
             try:
                 with np.errstate(**settings):
                     return function(*args, **kwargs)
