@@ -203,7 +203,7 @@ def _waves(block: Block, linear: Floats, early: Floats, late: Floats) -> xr.Data
     # of ±k of a symmetric kernel both, and the pattern keeps its place, or one, and it moves
     moves = mode.morphology == "rotating" and waves == 1
     return data.assign_attrs(
-        predicted="mixed" if moves else mode.morphology, observed=observed_morphology(late), error=form.error
+        predicted="mixed" if moves else mode.morphology, observed=observed_morphology(late), error=form.error()
     )
 
 

@@ -97,7 +97,9 @@ def judge_forms(block: Block, orders: Sequence[int] = ORDERS) -> list[FormCase]:
     top = normal_form(block, relation.leading(), max(orders), relation.state)
     forms = [top.truncated(order) for order in orders]
     solutions = [form.solution for form in forms]
-    fields = [form.field(solution) for form, solution in zip(forms, solutions, strict=True) if solution is not None]
+    fields = [
+        form.field(solution=solution) for form, solution in zip(forms, solutions, strict=True) if solution is not None
+    ]
     if not fields:
         return [FormCase(order, float("nan"), float("nan"), float("nan"), "nothing") for order in orders]
     # without noise: an unstable branch is left only by rounding
@@ -110,7 +112,7 @@ def judge_forms(block: Block, orders: Sequence[int] = ORDERS) -> list[FormCase]:
         predicted, true = float(form.amplitudes_of(solution).max()), next(seen)
         near = abs(predicted / true - 1) <= 0.5
         seen_here = (true, "iterated") if near else (float("nan"), "nothing")
-        case = FormCase(form.order, predicted, form.error, *seen_here)
+        case = FormCase(form.order, predicted, form.error(), *seen_here)
         if not case.right:  # iteration may have left an unstable branch
             true = exact_amplitude(form, solution)
             exact = replace(case, true=true, how="exact" if np.isfinite(true) else "nothing")
@@ -160,7 +162,7 @@ def exact_amplitude(form: NormalForm, solution: Solution) -> float:
     try:
         if np.abs(np.sin(ahead)).max() < 1e-6:
             kind = "steady" if np.cos(ahead).min() > 0 else "alternating"
-            state: ExactState | Oscillation = find_state(block, form.field(solution), kind)
+            state: ExactState | Oscillation = find_state(block, form.field(solution=solution), kind)
         else:
             around = np.exp(2j * np.pi * np.arange(13) / 13)
             fields = np.array([form.field_at(solution.z * turn) for turn in around])
@@ -182,7 +184,7 @@ def judge_regimes(block: Block, first: int, second: int, orders: Sequence[int] =
     """
     relation = dispersion_relation(block)
     top = normal_form(block, [relation.mode(first), relation.mode(second)], max(orders))
-    said: dict[object, str] = {order: top.truncated(order).regime for order in orders}
+    said: dict[object, str] = {order: top.truncated(order).regime() for order in orders}
     try:
         said = {"closed": competition(block, first, second).regime, **said}
     except ArgumentError:
@@ -413,7 +415,7 @@ def judge_rotation(block: Block, orders: Sequence[int] = ORDERS[:3]) -> dict[obj
                 ratio = pair.min() / pair.max()
                 seen[p] = "travels" if ratio < ALONE else "stands" if ratio > 1 - ALONE else "between"
             before[p] = small
-    return {order: _rotation_judged(top.truncated(order).regime, seen) for order in orders}
+    return {order: _rotation_judged(top.truncated(order).regime(), seen) for order in orders}
 
 
 def _rotation_judged(regime: str, seen: list[str]) -> str:

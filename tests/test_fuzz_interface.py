@@ -108,7 +108,7 @@ MAPS = {
     "amplitude.Wave": ("potential",),
     "amplitude.Clusters": ("potential",),
     "amplitude.Competition": ("potential", "pure", "transverse"),
-    "amplitude.NormalForm": ("potential", "field_at", "amplitudes_of"),
+    "amplitude.NormalForm": ("potential", "field_at", "amplitudes_of", "error"),
     "amplitude.PeriodThree": ("multipliers_at",),
     "amplitude.PeriodFour": ("amplitude_at", "phase_multiplier_at"),
     "amplitude.Branch": ("amplitude_at", "phase_advance_at"),

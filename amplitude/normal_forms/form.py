@@ -102,14 +102,13 @@ class NormalForm(Noun):
             return stable
         lower = self.truncated(self.order - 2).solutions
         lasting = (any(_gap(s, other) <= PERSISTS for other in lower) and self._defect(s) <= CLEAR for s in stable)
-        return tuple(s for s, known in zip(stable, lasting, strict=True) if known or self.found(s))
+        return tuple(s for s, known in zip(stable, lasting, strict=True) if known or self.has_state_near(s))
 
     @property
     def solution(self) -> Solution | None:
         """The smallest of `stable_solutions`, or None if there is none."""
         return next(iter(self.stable_solutions), None)
 
-    @property
     def regime(self) -> str:
         """What becomes of two modes, one of `amplitude.REGIMES`: 'collapsed' (neither grows nor persists), 'mode 1',
         'mode 2', 'bistable' (each alone is stable), 'coexistence', or 'undecided'.
@@ -127,6 +126,11 @@ class NormalForm(Noun):
             growing,
             not any(abs(value) > 1 for _, value in self.neighbours),
         )
+
+    @property
+    def stable(self) -> bool:
+        """Whether the form has a stable state, `solution`."""
+        return self.solution is not None
 
     @property
     def amplitude(self) -> float | NDArray[np.float64]:
@@ -161,7 +165,7 @@ class NormalForm(Noun):
             values.append(abs(np.vdot(mode.left, terms[kept].sum(axis=0))))
         return np.array(values)
 
-    def field(self, solution: Solution | None = None, layer: float = 0.0) -> NDArray[np.float64]:
+    def field(self, layer: float = 0.0, solution: Solution | None = None) -> NDArray[np.float64]:
         """(N, d) the state X(z) of a `solution`, by default the smallest stable one, advanced by `layer` layers."""
         solution = self.solution if solution is None else solution
         if solution is None:
@@ -194,12 +198,11 @@ class NormalForm(Noun):
             self.block, self.state, self.modes, order, lower, self.field_coefficients[kept], self.places[kept]
         )
 
-    def found(self, solution: Solution) -> bool:
+    def has_state_near(self, solution: Solution) -> bool:
         """Whether the block itself has a state near a `solution`, within half its size."""
         instance("solution", solution, Solution)
         return self._defect(solution) <= FAR and corrections(self, solution)[0].found
 
-    @cached_property
     def error(self) -> float:
         """Bound on the relative error of `amplitude`, against the largest of the amplitudes: one and a quarter of its
         distance from the exact state, by a few steps of Newton's method on the block (`correction`).
@@ -239,7 +242,6 @@ class NormalForm(Noun):
         places.sort(key=lambda item: -abs(item[1]))
         return tuple((wavenumber(int(place), self.block.shape), complex(value)) for place, value in places)
 
-    @cached_property
     def caveats(self) -> tuple[str, ...]:
         """What `amplitude` and `error` do not cover, in plain sentences; none where all is well."""
         found = list[str]()
@@ -256,7 +258,7 @@ class NormalForm(Noun):
             found.append(f"no stable state at order {self.order}")
         elif self.solution is not None and not self._near[0].found:
             found.append(f"the block has no state within half the size of the one at order {self.order}")
-        elif self.solution is not None and np.isnan(self.error):
+        elif self.solution is not None and np.isnan(self.error()):
             growth = min(correction.growth for correction in self._near)
             found.append(f"the block leaves this state: small changes grow by a factor of {growth:.4f} a layer")
         return tuple(found)
@@ -286,7 +288,7 @@ class NormalForm(Noun):
     def _defect(self, solution: Solution) -> float:
         """max|F(X) − X⁺| of a `solution`, against its size and how fast the slowest growth makes up for it."""
         ahead = self.field_at(solution.z * np.exp(1j * solution.turning))
-        rest = (self.block.forward(self.field(solution)) - ahead) @ feature_gauge(self.block)
+        rest = (self.block.forward(self.field(solution=solution)) - ahead) @ feature_gauge(self.block)
         return float(np.abs(rest).max() / (2 * self._mu * np.abs(solution.z).max()))
 
 
@@ -345,4 +347,4 @@ def best_form(
         raise ArgumentError("orders", "none", "one order or more")
     highest = normal_form(block, modes, wanted[-1], state)
     forms = [highest.truncated(order) for order in wanted]
-    return min(reversed(forms), key=lambda form: np.nan_to_num(form.error, nan=np.inf))
+    return min(reversed(forms), key=lambda form: np.nan_to_num(form.error(), nan=np.inf))

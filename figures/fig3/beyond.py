@@ -73,7 +73,7 @@ def _by_order(blocks: list[Block], progress: bool) -> tuple[NDArray[np.float64],
         form = normal_form(block, dispersion_relation(block).leading(), max(ORDERS))
         for column, order in enumerate(ORDERS):
             cut = form.truncated(order)
-            found[:, row, column] = cut.amplitude, cut.error
+            found[:, row, column] = cut.amplitude, cut.error()
     return found[0], found[1]
 
 
