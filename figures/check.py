@@ -11,14 +11,15 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from dispersion.grid import conjugate_pairs, grid_wavenumbers
-from figures.style import BLUE, DIVERGING, TWO_COLUMNS, VERMILION, centred, panel_label, verbatim
+from figures.style import BLUE, DIVERGING, TWO_COLUMNS, VERMILION, centred, panel_label, style, verbatim
 
 if TYPE_CHECKING:
     from models.check import Check
 
 
+@style()
 def draw(checked: Check, title: str) -> Figure:
-    """The figure of `checked`; call it within `style()`. title : above it."""
+    """The figure of `checked`. title : above it."""
     figure = Figure(figsize=(TWO_COLUMNS, 2.5), layout="constrained")
     left, right = figure.subplots(1, 2)
     draw_layers(checked, left)

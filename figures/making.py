@@ -63,8 +63,9 @@ def _has_torch() -> bool:
     return find_spec("torch") is not None
 
 
+@style()
 def figure_of(module: FigureModule, data: xr.DataTree) -> Figure:
-    """The drawn figure, without pyplot or a window; call it within `style()`."""
+    """The drawn figure, without pyplot or a window."""
     figure = Figure(figsize=module.SIZE, layout="constrained")
     axes = figure.subplot_mosaic(module.MOSAIC)
     module.draw(data, axes)
@@ -80,8 +81,7 @@ def make(
     """
     data = _compute(module, quick, progress)
     tree = data if isinstance(data, xr.DataTree) else xr.DataTree(data)
-    with style():
-        files = save(figure_of(module, tree), folder, module.NAME)
+    files = save(figure_of(module, tree), folder, module.NAME)
     return tree, [*files, write_data(data, folder / f"{module.NAME}.nc")]
 
 

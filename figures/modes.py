@@ -10,12 +10,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from dispersion import Dispersion, Mode
-from figures.style import BLUE, DIVERGING, GREY, ONE_COLUMN, VERMILION, centred, verbatim
+from figures.style import BLUE, DIVERGING, GREY, ONE_COLUMN, VERMILION, centred, style, verbatim
 
 
+@style()
 def draw(relation: Dispersion, leading: Mode, title: str) -> Figure:
-    """The multipliers of `relation` against k on a ring, ρ(J(q)) as a map on a torus, with its `leading` mode marked;
-    call it within `style()`. title : above the figure.
+    """The multipliers of `relation` against k on a ring, ρ(J(q)) as a map on a torus, with its `leading` mode marked.
+
+    title : above the figure.
     """
     ring = len(relation.shape) == 1
     figure = Figure(figsize=(ONE_COLUMN, 3.5 if ring else 2.9), layout="constrained")

@@ -151,15 +151,13 @@ def centred(values: ArrayLike, centre: float = 0.0, span: float | None = None) -
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write `figure` to `folder` as `name`.pdf and `name`.png; returns both paths. Call it within `style()`."""
+    """Write `figure` to `folder` as `name`.pdf and `name`.png; returns both paths."""
     return [write_picture(figure, folder / f"{name}.{kind}") for kind in ("pdf", "png")]
 
 
+@style()
 def write_picture(figure: Figure, path: Path) -> Path:
-    """Write `figure` to `path`, of a kind in UNDATED, the same bytes each time; returns `path`.
-
-    Call it within `style()`: fonts are embedded as that asks.
-    """
+    """Write `figure` to `path`, of a kind in UNDATED, the same bytes each time; returns `path`."""
     kind, drawn = path.suffix.lower(), BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # of the name of a file: an empty box in its place

@@ -15,8 +15,10 @@ from dispersion import Activation, ArgumentError, Block, Head, Kernel
 from dispersion.block.encodings import relu_mlp
 from dispersion.block.factors import OutputValue, QueryKey, Rotary
 from dispersion.block.toml_reader import AXES, KERNELS, NORMS, Reader, _scaled, _weights
+from figures.phase_diagram import QUANTITIES, PhaseDiagram
 from figures.phase_diagram.arithmetic import LONGEST
-from figures.phase_diagram.spec import BLOCK, DEFAULTS, DEPTH, NAME, OPTIONS, POINTS, QUANTITIES, load_diagram
+from figures.phase_diagram.diagram import DEPTH, NAME, POINTS
+from figures.phase_diagram.spec import BLOCK, DEFAULTS, OPTIONS
 
 PAGE = Page("docs/files.md")
 
@@ -206,4 +208,4 @@ def test_what_a_diagram_accepts(tmp_path):
             tomllib.loads(document)
             path.write_text(document)
             with pytest.raises(ArgumentError, match=name):
-                load_diagram(path)
+                PhaseDiagram.load(path)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,9 @@ import pytest
 import xarray as xr
 
 from amplitude import REGIMES, standing_wave
-from dispersion import ArgumentError, dispersion_relation, fixed_points
+from dispersion import ArgumentError, Block, FeedForward, Head, Kernel, dispersion_relation, fixed_points
+from figures.phase_diagram import QUANTITIES, PhaseDiagram, draw
 from figures.phase_diagram.maps import observed_regime
-from figures.phase_diagram.spec import QUANTITIES, load_diagram
 from simulate import STATUS
 
 ROOT = Path(__file__).parent.parent
@@ -91,7 +92,7 @@ def other(quantity, block, depth=400):
 def drawn(diagram, **settings):
     """The data of a diagram and the axes it is drawn on."""
     data = diagram.compute(**settings)
-    figure = diagram.picture(data)
+    figure = draw(data)
     figure.canvas.draw()
     return data, figure.axes[0]
 
@@ -108,18 +109,78 @@ def command(*arguments):
 
 
 def test_arithmetic_in_a_specification(tmp_path):
-    diagram = load_diagram(written(tmp_path, SPEC.replace('"-gain"', '"-gain*(1 + strength/2)**2"')))
-    assert list(diagram.grid) == ["gain", "strength"]
+    diagram = PhaseDiagram.load(written(tmp_path, SPEC.replace('"-gain"', '"-gain*(1 + strength/2)**2"')))
+    assert list(diagram.parameters) == ["gain", "strength"]
     assert diagram.block(0.3, 2.0).heads[0].value == pytest.approx(-0.3 * 4)
     assert diagram.block(0.3, 2.0).heads[0].kernel.logits.max() == pytest.approx(2.0, rel=1e-6)
 
 
+def make_block(gain, strength=2.0):
+    return Block([Head(Kernel.gaussian_lobes(16, 4, 1.0, strength), -gain, 1.5)], FeedForward.scalar("tanh", -0.1))
+
+
+def test_from_python_as_from_toml(tmp_path):
+    read = PhaseDiagram.load(written(tmp_path, SPEC))
+    said = PhaseDiagram(make_block, read.parameters, depth=read.depth, seed=read.seed)
+    assert said.estimate == read.estimate
+    data = said.compute()
+    assert data.identical(read.compute().assign_attrs(specification=""))
+    assert draw(data).axes[0].get_xlabel() == "gain"
+
+
+def test_the_data_are_enough_to_draw(tmp_path):
+    from figures.files import read_data, write_data
+
+    data = PhaseDiagram(make_block, {"gain": [0.3, 0.6]}, "competition", depth=20, modes=[3, 4]).compute()
+    write_data(data, tmp_path / "map.nc")
+    figure = draw(read_data(tmp_path / "map.nc").to_dataset())
+    assert [ax.get_xlabel() for ax in figure.axes] == ["gain"]
+    with pytest.raises(ArgumentError, match="data: got no phase diagram"):
+        draw(xr.Dataset())
+
+
+def test_a_diagram_runs_on_workers():
+    diagram = PhaseDiagram(make_block, {"gain": np.linspace(0.3, 0.6, 4)}, depth=20)
+    alone, together = diagram.compute(), diagram.compute(n_jobs=2, backend="threading", group=2)
+    assert alone.drop_vars("engine", errors="ignore").identical(together.drop_vars("engine", errors="ignore"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"quantity": "size"}, "quantity: got 'size'; accepted: amplitude, speed"),
+        ({"quantity": None}, "quantity: got None"),
+        ({"parameters": {}}, "parameters: got 0; accepted: a table of one or two"),
+        ({"parameters": [1, 2]}, r"parameters: got \[1, 2\]"),
+        ({"parameters": {"gain": [0.6, 0.3]}}, "parameters.gain: got .* from the lowest to the highest"),
+        ({"parameters": {"gain": [[0.3]]}}, "parameters.gain: got .* a list of numbers"),
+        ({"parameters": {"gain": ["a"]}}, "parameters.gain: got .* a list of numbers"),
+        ({"parameters": {"gain": [0.3, np.nan]}}, "parameters.gain: got"),
+        ({"parameters": {"gain": []}}, "parameters.gain: got .* one number or more"),
+        ({"parameters": {"gain": [0.3], "strength": [1.0, 2.0]}}, "parameters.gain: got .* two values or more"),
+        ({"parameters": {"two words": [0.3]}}, "parameters.two words: got .* a name of letters"),
+        ({"depth": 0}, "depth: got 0"),
+        ({"depth": 10**9}, "depth: got 1000000000; accepted: a whole number of at most"),
+        ({"seed": -1}, "seed: got -1"),
+        ({"tolerance": -1.0}, "tolerance: got -1"),
+        ({"start": 0.0}, "start: got 0"),
+        ({"modes": [3, 4]}, "modes: got .* 'amplitude' does not use it"),
+        ({"quantity": "competition"}, "modes: got nothing"),
+        ({"quantity": "competition", "modes": (3, 3)}, "modes: got .* two different"),
+        ({"quantity": "competition", "modes": (3.0, 4)}, "modes: got .* two different whole"),
+    ],
+)
+def test_what_no_diagram_is_made_of(changes, message):
+    with pytest.raises(ArgumentError, match=message):
+        PhaseDiagram(**{"make_block": make_block, "parameters": {"gain": [0.3, 0.6]}, **changes})
+
+
 def test_the_map_is_the_simulation_with_theory_beside_it(tmp_path):
-    diagram = load_diagram(written(tmp_path, SPEC))
+    diagram = PhaseDiagram.load(written(tmp_path, SPEC))
     data = diagram.compute()
     assert data.critical_amplitude.dims == ("gain", "strength")
     for place in np.ndindex(3, 2):
-        gain, strength = (float(values[i]) for values, i in zip(diagram.grid.values(), place, strict=True))
+        gain, strength = (float(values[i]) for values, i in zip(diagram.parameters.values(), place, strict=True))
         block = diagram.block(gain, strength)
         wave = standing_wave(block, int(data.critical_wavenumber.values[place]))
         assert float(data.amplitude_theory.values[place]) == pytest.approx(wave.amplitude, nan_ok=True)
@@ -128,18 +189,17 @@ def test_the_map_is_the_simulation_with_theory_beside_it(tmp_path):
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=[path.name.split(".")[0] for path in EXAMPLES])
 def test_examples_load_and_draw(path):
-    diagram = load_diagram(path)
-    coarse = {name: values[:: max(1, len(values) // 4)] for name, values in diagram.grid.items()}
-    small = type(diagram)(diagram.path, diagram.quantity, coarse, diagram.document, diagram.settings, diagram.modes)
-    _, ax = drawn(small, depth=300)
+    diagram = PhaseDiagram.load(path)
+    coarse = {name: values[:: max(1, len(values) // 4)] for name, values in diagram.parameters.items()}
+    _, ax = drawn(replace(diagram, parameters=coarse, depth=300))
     assert ax.get_xlabel() == next(iter(coarse))
 
 
 def test_theory_stands_where_the_block_rests(tmp_path):
     """Where g(0) ≠ 0: growth at 0 is below 1 for gain 0.3, and yet k = 3 grows."""
-    diagram = load_diagram(written(tmp_path, SHIFTED))
+    diagram = PhaseDiagram.load(written(tmp_path, SHIFTED))
     data, _ = drawn(diagram)
-    for place, gain in enumerate(diagram.grid["gain"]):
+    for place, gain in enumerate(diagram.parameters["gain"]):
         block = diagram.block(gain)
         (rest,) = fixed_points(block)
         growth = dispersion_relation(block, rest.state).growth
@@ -152,14 +212,14 @@ def test_theory_stands_where_the_block_rests(tmp_path):
 
 
 def test_cubic_theory_stands_where_the_block_rests(tmp_path):
-    diagram = load_diagram(written(tmp_path, SHIFTED.replace('"wavenumber"', '"amplitude"')))
+    diagram = PhaseDiagram.load(written(tmp_path, SHIFTED.replace('"wavenumber"', '"amplitude"')))
     data, _ = drawn(diagram)
     assert not any(data.excluded.values)
     (rest,) = fixed_points(diagram.block(0.3))
     wave = standing_wave(diagram.block(0.3), 3, state=rest.state)
     assert float(data.amplitude_theory[1]) == pytest.approx(wave.amplitude)
     assert float(data.critical_amplitude[1]) == pytest.approx(0.1714, abs=1e-4)
-    pair = load_diagram(written(tmp_path, SHIFTED.replace('"wavenumber"', '"competition"\nmodes = [2, 3]')))
+    pair = PhaseDiagram.load(written(tmp_path, SHIFTED.replace('"wavenumber"', '"competition"\nmodes = [2, 3]')))
     data, _ = drawn(pair)
     assert data.critical_modulus.values == pytest.approx(
         [
@@ -173,7 +233,7 @@ def test_a_mean_that_runs_away_has_no_threshold(tmp_path):
     """g(a) = (1 − gain)a + 0.3 with gain 2.5: shown as simulated, not grey, with the reason."""
     text = SHIFTED.replace("[[-0.1]]", "[[0.0]]").replace("[0.2, 0.3, 0.36]", "[0.3, 2.5]")
     for quantity in ("wavenumber", "amplitude"):
-        data, _ = drawn(load_diagram(written(tmp_path, text.replace("wavenumber", quantity))))
+        data, _ = drawn(PhaseDiagram.load(written(tmp_path, text.replace("wavenumber", quantity))))
         assert [bool(reason) for reason in data.excluded.values] == [False, True]
         assert "g does not settle" in str(data.excluded.values[1])
         assert np.isnan(data.critical_modulus.values[1])
@@ -183,21 +243,21 @@ def test_a_mean_that_runs_away_has_no_threshold(tmp_path):
 @pytest.mark.parametrize("quantity", ["amplitude", "speed", "clusters"])
 @pytest.mark.parametrize("make", [torus, lambda quantity: other(quantity, PAIR)], ids=["torus", "d = 2"])
 def test_maps_beyond_a_scalar_ring(tmp_path, quantity, make):
-    data, _ = drawn(load_diagram(written(tmp_path, make(quantity))))
+    data, _ = drawn(PhaseDiagram.load(written(tmp_path, make(quantity))))
     assert all(data.excluded.values.ravel())
-    simulated = QUANTITIES[quantity][0]
+    simulated = QUANTITIES[quantity].simulated
     assert data[simulated].dims == ("gain", "strength")
     assert np.isfinite(data[simulated]).all()
 
 
 def test_wavenumbers_of_two_features(tmp_path):
-    data, _ = drawn(load_diagram(written(tmp_path, other("wavenumber", PAIR))))
+    data, _ = drawn(PhaseDiagram.load(written(tmp_path, other("wavenumber", PAIR))))
     assert not any(data.excluded.values.ravel())
     assert data.growth.max("k").values == pytest.approx(data.critical_modulus.values)
 
 
 def test_a_separation_of_two_features_is_a_distance(tmp_path):
-    diagram = load_diagram(written(tmp_path, other("clusters", PAIR)))
+    diagram = PhaseDiagram.load(written(tmp_path, other("clusters", PAIR)))
     data = diagram.compute()
     sides = (data.cluster_high - data.cluster_low).values / 2
     assert data.separation.values == pytest.approx(np.linalg.norm(sides, axis=-1))
@@ -220,8 +280,8 @@ def test_a_refused_theory_costs_no_simulation(tmp_path, case, quantity):
     old, new = EXCLUDED[case]
     block = SPEC[SPEC.index("n = 16") :]
     text = other(quantity, block).replace(old, new)
-    data, _ = drawn(load_diagram(written(tmp_path, text)))
-    simulated, theory, _ = QUANTITIES[quantity]
+    data, _ = drawn(PhaseDiagram.load(written(tmp_path, text)))
+    simulated, theory = QUANTITIES[quantity].simulated, QUANTITIES[quantity].theory
     if case == "relu" and quantity in ("amplitude", "speed"):  # no leading mode whose amplitude it could be
         assert np.isfinite(data.amplitude).all()
     else:
@@ -237,7 +297,7 @@ def test_a_refused_theory_costs_no_simulation(tmp_path, case, quantity):
 
 def test_a_point_without_a_block_costs_no_other(tmp_path):
     text = SPEC.replace('"-gain"', '"0.1/(gain - 0.6)"')
-    data, _ = drawn(load_diagram(written(tmp_path, text)))
+    data, _ = drawn(PhaseDiagram.load(written(tmp_path, text)))
     assert "division by zero" in str(data.excluded.values[-1, 0])
     assert (data.status.values[-1] == STATUS.index("failed")).all()
     assert not any("expression" in reason for reason in data.excluded.values[:-1].ravel())
@@ -246,7 +306,7 @@ def test_a_point_without_a_block_costs_no_other(tmp_path):
 
 def test_a_map_that_is_stable_everywhere_is_drawn(tmp_path):
     text = other("wavenumber", SPEC[SPEC.index("n = 16") :]).replace("from = 0.3, to = 0.6", "from = 0.01, to = 0.02")
-    data, ax = drawn(load_diagram(written(tmp_path, text)))
+    data, ax = drawn(PhaseDiagram.load(written(tmp_path, text)))
     assert (data.critical_modulus < 1).all()
     assert ax.get_xlabel() == "gain"
 
@@ -284,7 +344,7 @@ def test_regimes_are_read_off_two_seeds():
 def test_refusals_name_the_key(tmp_path, old, new, key):
     assert old in SPEC
     with pytest.raises(ArgumentError, match=key):
-        load_diagram(written(tmp_path, SPEC.replace(old, new)))
+        PhaseDiagram.load(written(tmp_path, SPEC.replace(old, new)))
 
 
 @pytest.mark.parametrize(
@@ -299,7 +359,7 @@ def test_refusals_name_the_key(tmp_path, old, new, key):
 )
 def test_what_a_quantity_cannot_show_is_refused_before_the_sweep(tmp_path, text, key):
     with pytest.raises(ArgumentError) as refused:
-        load_diagram(written(tmp_path, text))
+        PhaseDiagram.load(written(tmp_path, text))
     assert refused.value.argument == f"map.toml: {key}"
     assert "\n" not in str(refused.value)
 

@@ -12,8 +12,8 @@ import tokenwaves
 from amplitude import standing_wave
 from dispersion import Block, FeedForward, Head, Kernel, dispersion_relation
 from figures import check as check_picture
+from figures.phase_diagram import QUANTITIES, PhaseDiagram, draw
 from figures.phase_diagram.maps import observed_regime
-from figures.phase_diagram.spec import QUANTITIES, load_diagram
 from figures.style import style
 from simulate import iterate
 
@@ -44,11 +44,10 @@ def made(tmp_path, quantity="amplitude", depth=1500, sign="-", c1=-0.1, c3=1 / 3
     if section:
         text = text.replace("strength = [1.0, 2.0, 3.0]\n", "").replace('"strength"', "2.0")
     (tmp_path / "map.toml").write_text(text)
-    diagram = load_diagram(tmp_path / "map.toml")
+    diagram = PhaseDiagram.load(tmp_path / "map.toml")
     data = diagram.compute()
-    with style():
-        figure = diagram.picture(data)
-        figure.canvas.draw()
+    figure = draw(data)
+    figure.canvas.draw()
     return data, figure
 
 
@@ -130,9 +129,8 @@ def test_some_points_without_a_result(tmp_path, capsys):
         re.match(r"  1 failed: expression", line) for line in lines
     )
     assert any("without theory: " in line for line in lines)
-    diagram = load_diagram(path)
-    with style():
-        figure = diagram.picture(diagram.compute())
+    diagram = PhaseDiagram.load(path)
+    figure = draw(diagram.compute())
     assert any(re.match(r"no result: .*3 failed", entry) for entry in legend(figure))
 
 

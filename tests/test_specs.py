@@ -10,8 +10,9 @@ import xarray as xr
 
 import tokenwaves
 from dispersion import ArgumentError, Block
+from figures.phase_diagram import QUANTITIES, PhaseDiagram
 from figures.phase_diagram.arithmetic import LONGEST
-from figures.phase_diagram.spec import DEPTH, POINTS, QUANTITIES, load_diagram
+from figures.phase_diagram.diagram import DEPTH, POINTS
 from simulate import STATUS
 
 SPEC = """
@@ -52,7 +53,7 @@ def refusal(tmp_path, text):
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     begun = time.perf_counter()
     with pytest.raises(ArgumentError) as refused:
-        load_diagram(path)
+        PhaseDiagram.load(path)
     assert time.perf_counter() - begun < 5
     line = str(refused.value)
     assert line.isprintable()
@@ -206,7 +207,7 @@ def test_an_expression_is_arithmetic_that_ends(tmp_path, expression, recwarn):
     try:
         line = refusal(tmp_path, text)
     except pytest.fail.Exception:
-        value = load_diagram(tmp_path / "map.toml").block(0.3, 1.5).heads[0].value
+        value = PhaseDiagram.load(tmp_path / "map.toml").block(0.3, 1.5).heads[0].value
         assert (
             expression.startswith("-" * 400) or expression.startswith("(" * 150) or "gain" in expression.split("#")[0]
         )
@@ -218,7 +219,7 @@ def test_an_expression_is_arithmetic_that_ends(tmp_path, expression, recwarn):
 def test_an_expression_of_some_length_is_read(tmp_path):
     text = changed((VALUE, json.dumps("-" + "+0*gain" * ((LONGEST - 10) // 7) + "-gain")))
     (tmp_path / "map.toml").write_text(text)
-    assert load_diagram(tmp_path / "map.toml").block(0.3, 1.5).heads[0].value == pytest.approx(-0.3)
+    assert PhaseDiagram.load(tmp_path / "map.toml").block(0.3, 1.5).heads[0].value == pytest.approx(-0.3)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +251,7 @@ def test_a_file_that_is_no_toml(tmp_path, text):
 
 
 def test_a_file_without_an_end(tmp_path):
-    for load in (load_diagram, Block.load):
+    for load in (PhaseDiagram.load, Block.load):
         for path in ("/dev/zero", "a\0b.toml", tmp_path):
             with pytest.raises(ArgumentError) as refused:
                 load(path)
@@ -281,12 +282,10 @@ def test_the_estimate_comes_first_and_the_data_keep_the_specification(tmp_path, 
 
 
 def test_a_large_map_is_estimated_before_it_starts(tmp_path, capsys, monkeypatch):
-    from figures.phase_diagram.spec import Diagram
-
     def begun(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Diagram, "compute", begun)
+    monkeypatch.setattr(PhaseDiagram, "compute", begun)
     text = changed((GAIN, "gain = {from = 0.3, to = 0.6, points = 3000}"))
     text = text.replace(STRENGTH, "strength = {from = 1, to = 3, points = 3000}")
     (tmp_path / "map.toml").write_text(text)
@@ -303,7 +302,7 @@ def test_every_variable_and_parameter_says_what_it_is(tmp_path, quantity):
     text = changed(('"amplitude"', f'"{quantity}"'), ("depth = 100", "depth = 5"), ("points = 3", "points = 2"))
     text = text.replace("[parameters]", "modes = [4, 5]\n[parameters]") if quantity == "competition" else text
     (tmp_path / "map.toml").write_text(text)
-    data = load_diagram(tmp_path / "map.toml").compute()
+    data = PhaseDiagram.load(tmp_path / "map.toml").compute()
     for name, variable in {**data.data_vars, **data.coords}.items():
         assert variable.attrs.get("long_name"), name
         assert variable.attrs.get("units"), name
@@ -315,7 +314,7 @@ def test_a_resumed_diagram_is_the_same_document(tmp_path, capsys):
     """Another separation gives other blocks at every point, and another document."""
     path, arguments = tmp_path / "map.toml", ["phase-diagram", str(tmp_path / "map.toml"), "--out", str(tmp_path)]
     path.write_text(SPEC)
-    load_diagram(path).compute(path=tmp_path / "map.sweep.nc")
+    PhaseDiagram.load(path).compute(path=tmp_path / "map.sweep.nc")
     path.write_text("# a comment is no other document\n" + SPEC)
     assert tokenwaves.main([*arguments, "--resume"]) == 0
     capsys.readouterr()
@@ -323,7 +322,7 @@ def test_a_resumed_diagram_is_the_same_document(tmp_path, capsys):
     others = {"separation = 4": "separation = 5", "content = 1.5": "content = 1.25", VALUE: '"-gain - (gain - 0.3)"'}
     for old, new in others.items():
         path.write_text(SPEC)
-        load_diagram(path).compute(path=tmp_path / "map.sweep.nc")
+        PhaseDiagram.load(path).compute(path=tmp_path / "map.sweep.nc")
         path.write_text(changed((old, new)))
         assert tokenwaves.main([*arguments, "--resume"]) == 2
         line = capsys.readouterr().err
@@ -351,7 +350,7 @@ def test_long_work_says_now_and_then_how_far_it_is(tmp_path, monkeypatch, capsys
 def test_an_expression_that_fails_at_the_first_point_costs_no_other(tmp_path):
     path = tmp_path / "map.toml"
     path.write_text(changed((VALUE, '"-0.01/(gain - 0.3)"')))
-    data = load_diagram(path).compute(progress=False)
+    data = PhaseDiagram.load(path).compute(progress=False)
     assert [STATUS[number] for number in data.status.values[0]] == ["failed", "failed"]
     assert "division by zero" in str(data.reason.values[0, 0])
     assert (data.status.values[1:] < STATUS.index("failed")).all()

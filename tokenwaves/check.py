@@ -75,6 +75,6 @@ def run(options: argparse.Namespace) -> int:
         from figures.check import draw
 
         title = f"{as_title(Path(options.model).name)}, {asked.kind}"
-        found["plot"] = save_picture(lambda: draw(checked, title), picture)
+        found["plot"] = save_picture(draw(checked, title), picture)
     report(found, text, options.json)
     return 0

@@ -54,6 +54,6 @@ def run(options: argparse.Namespace) -> int:
         from figures.modes import draw
 
         title = as_title(Path(options.block).stem)
-        found["plot"] = save_picture(lambda: draw(relation, modes[0], title), picture)
+        found["plot"] = save_picture(draw(relation, modes[0], title), picture)
     report(found, text, options.json)
     return 0

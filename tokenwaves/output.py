@@ -37,15 +37,14 @@ def check_plane(shape: tuple[int, ...]) -> None:
         raise ArgumentError("plot", f"a torus of {len(shape)} axes", "a ring or a torus of two axes")
 
 
-def save_picture(draw: Callable[[], Figure], path: Path) -> str:
-    """Write the figure that `draw` gives to `path`; returns that as text."""
-    from figures.style import style, write_picture
+def save_picture(figure: Figure, path: Path) -> str:
+    """Write `figure` to `path`; returns that as text."""
+    from figures.style import write_picture
 
-    with style():
-        try:
-            return str(write_picture(draw(), path))
-        except OSError as error:
-            raise ArgumentError("plot", f"{str(path)!r} ({reason(error)})", "a file that can be written") from None
+    try:
+        return str(write_picture(figure, path))
+    except OSError as error:
+        raise ArgumentError("plot", f"{str(path)!r} ({reason(error)})", "a file that can be written") from None
 
 
 def as_title(name: str) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from xarray import Dataset
 
-    from figures.phase_diagram.spec import Diagram
+    from figures.phase_diagram import PhaseDiagram
     from tokenwaves.arguments import Commands
 
 SCHEDULERS = ("loky", "threading", "dask", "ray")
@@ -48,13 +48,13 @@ def run(options: argparse.Namespace) -> int:
 
     from dispersion import ArgumentError
     from figures.files import writable, write_data
+    from figures.phase_diagram import PhaseDiagram, draw
     from figures.phase_diagram.picture import outcome_lines
-    from figures.phase_diagram.spec import load_diagram
-    from figures.style import save, style
+    from figures.style import save
 
     if options.scheduler is not None and options.scheduler not in SCHEDULERS:
         raise ArgumentError("scheduler", repr(options.scheduler), ", ".join(SCHEDULERS))
-    diagram = load_diagram(options.spec)
+    diagram = PhaseDiagram.load(options.spec)
     folder, name = writable(Path(options.out)), Path(options.spec).stem.removesuffix(".diagram")
     for kind in ("pdf", "png", "nc"):
         if (folder / f"{name}.{kind}").is_dir():
@@ -65,9 +65,8 @@ def run(options: argparse.Namespace) -> int:
     if data is None:
         say(f"tokenwaves: interrupted; go on with --resume from {unfinished}")
         return 130
-    files = [write_data(data, folder / f"{name}.nc")]
-    with style():
-        files = [*save(diagram.picture(data), folder, name), *files]
+    written = write_data(data, folder / f"{name}.nc")
+    files = [*save(draw(data), folder, name), written]
     unfinished.unlink(missing_ok=True)
     settled = float((data.status == 0).mean())
     print(f"{name}: {diagram.points:,} points, {settled:.0%} settled, {time.perf_counter() - start:.1f} s")
@@ -75,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _computed(diagram: Diagram, path: Path, options: argparse.Namespace) -> Dataset | None:
+def _computed(diagram: PhaseDiagram, path: Path, options: argparse.Namespace) -> Dataset | None:
     """The data of `diagram`, its sweep kept at `path`; None if interrupted."""
     import warnings
 

@@ -18,6 +18,7 @@ from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
 
 from amplitude import REGIMES
+from dispersion import ArgumentError
 from dispersion.errors import shown
 from figures.phase_diagram.drawing import (
     REGIME_COLOURS,
@@ -29,7 +30,8 @@ from figures.phase_diagram.drawing import (
     draw_wavenumber,
     unstable,
 )
-from figures.style import ONE_COLUMN
+from figures.phase_diagram.quantities import QUANTITIES
+from figures.style import ONE_COLUMN, style
 from simulate import STATUS
 
 HEIGHT, ROW = 2.7, 0.15
@@ -74,11 +76,16 @@ def _flat(variable: xr.DataArray, data: xr.Dataset) -> NDArray[np.int64]:
     return np.abs(variable.values).reshape(*data.critical_modulus.shape, -1).max(axis=-1)
 
 
-def picture(data: xr.Dataset, quantity: str, simulated: str, theory: str, label: str) -> Figure:
-    """The figure of `data` from `Diagram.compute`; call it within `figures.style.style()`.
-
-    quantity, simulated, theory, label : as in figures.phase_diagram.spec.QUANTITIES.
+@style()
+def draw(data: xr.Dataset) -> Figure:
+    """The figure of `data` from `PhaseDiagram.compute`, or read from its file: a map, or a section over one parameter,
+    with its legend. An ArgumentError says if they are not of a phase diagram.
     """
+    quantity = str(data.attrs.get("quantity"))
+    if quantity not in QUANTITIES:
+        raise ArgumentError("data", "no phase diagram", "the data of PhaseDiagram.compute, with their attributes")
+    drawn = QUANTITIES[quantity]
+    simulated, theory, label = drawn.simulated, drawn.theory, drawn.label
     outcomes = Outcomes.of(data, simulated)
     section = len(data.critical_modulus.dims) == 1
     figure = Figure(layout="constrained")
