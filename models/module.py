@@ -42,8 +42,10 @@ class TorchBlock(nn.Module):
         self.shape: tuple[int, ...] | None = None
         chained = boundary != "periodic" or n is not None
         if any_length:
-            if any(head.kernel.logits.any() or head.bias is not None for head in block.heads):
-                raise ArgumentError("block", "positional logits", "a block without them, for any number of tokens")
+            ring = boundary == "periodic"
+            if any(head.kernel.logits.any() or head.bias is not None or (ring and head.rotary) for head in block.heads):
+                accepted = "a block without them, or with rotary ones and ends, for any number of tokens"
+                raise ArgumentError("block", "positional logits", accepted)
         elif chained:
             self.n = Chain(block, block.n if n is None else n, boundary).n
             self.shape, position = (self.n,), np.arange(self.n)[:, None]

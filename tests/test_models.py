@@ -175,8 +175,9 @@ def test_any_number_of_tokens():
         x = rng.normal(size=(n, D))
         chain = Chain(Block([Head(Kernel.uniform(2 * n - 1), *factors)]), n, "causal")
         assert relative(net(torch.tensor(x)).detach().numpy(), chain.forward(x)) <= 1e-12
-    with pytest.raises(ArgumentError, match="positional logits"):
-        TorchBlock(block_of("kernel", "none", "pre", (N,)), any_length=True)
+    for encoding in ("kernel", "rotary half", "bias"):
+        with pytest.raises(ArgumentError, match="positional logits"):
+            TorchBlock(block_of(encoding, "none", "pre", (N,)), any_length=True)
     with pytest.raises(ArgumentError, match=r"shape \(…, n, 4\)"):
         net(torch.zeros(3, D + 1))
 
