@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 
 from dispersion import Block, FeedForward, Head, Kernel
 from dispersion.block.scalar_blocks import ScalarBlocks
-from simulate.engines.choice import Lanes
 from simulate.engines.long import LongRing
-from simulate.engines.scalar import Batch
+from simulate.engines.scalar import Batch, ScalarPoints
 from simulate.engines.threads import thread_count
 from simulate.engines.vector import VectorMap
 
@@ -60,7 +59,7 @@ def scalar(points: int = 4096, n: int = 32, layers: int = 10, repeats: int = 8) 
     matrices = np.exp(packed.logits[:, 0])[:, lag]
     peak = peak_flops()
     for name, x in _states(packed, points, n).items():
-        order = Lanes(packed).arranged(x[..., None])  # as a sweep does
+        order = ScalarPoints(packed).arranged(x[..., None])  # as a sweep does
         batch = Batch(packed.take(order), x[order])
         runs: dict[str, Callable[[], object]] = {"tokenwaves": _from_the_start(batch, layers)}
         count = {"tokenwaves": layers}

@@ -1,7 +1,8 @@
 """Iterated maps on a ring of tokens: trajectories, observables and parameter sweeps."""
 
-from simulate.fields import cluster_separation, grid_fourier, project, rotation, token_clusters
-from simulate.observables import (
+from simulate.many_features import cluster_separation, grid_fourier, project, rotation, token_clusters
+from simulate.observables import OBSERVABLES, Observable
+from simulate.one_feature import (
     amplitude,
     cluster_values,
     clusters,
@@ -18,7 +19,9 @@ from simulate.sweeps import SweepInterrupted, sweep
 from simulate.trajectory import Trajectory, iterate, iterate_many
 
 __all__ = [
+    "OBSERVABLES",
     "STATUS",
+    "Observable",
     "SweepInterrupted",
     "Trajectory",
     "amplitude",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -11,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from dispersion import ArgumentError
 from dispersion.errors import frozen_array, real_array, real_number, shown, whole_number
-from simulate.engines.choice import Model
-from simulate.plan import Start, StartFunction, build, reason_of
+from simulate.engines.engine import Model
+from simulate.plan import Start, StartFunction
 from simulate.results import RESERVED, Layout, check_name
 
 MOST = 2**63 - 1
@@ -65,19 +64,6 @@ def _axis(name: str, values: ArrayLike) -> NDArray:
 
 UNKNOWN = (np.float16, np.longdouble)
 """Types of numbers that netCDF does not know."""
-
-
-def first_block(make_block: Callable[..., Model], axes: Mapping[str, NDArray]) -> tuple[int, Model]:
-    """The first point that has a block, and this block: what the sizes and the engine are read from."""
-    reason = ""
-    for point in range(math.prod(map(len, axes.values()))):
-        try:
-            return point, build(make_block, axes, point)
-        except MemoryError:
-            raise
-        except Exception as error:
-            reason = reason or reason_of(error)
-    raise ArgumentError("make_block", f"no usable point ({reason})", "a function that works at some point")
 
 
 def checked_start(start: ArrayLike | StartFunction, shape: tuple[int, ...], layout: Layout) -> Start:

@@ -1,4 +1,4 @@
-"""Measuring how points ended: the named quantities, and functions of the user."""
+"""What a sweep is asked to measure: observables, and functions of the user."""
 
 from __future__ import annotations
 
@@ -10,29 +10,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dispersion import ArgumentError, Block, dispersion_relation
-from dispersion.ring.mode import Mode
-from simulate import observables
-from simulate.engines.choice import Model
-from simulate.fields import wave_of
-from simulate.linear import Critical
-from simulate.results import ALWAYS, COLUMNS, DEFAULT, RESERVED, check_name
+from dispersion import ArgumentError
+from simulate.observables import OBSERVABLES, Observable
+from simulate.results import NAMES, RESERVED, check_name
 from simulate.runs.columns import Column, joined
-from simulate.settle import Outcome
 from simulate.trajectory import Trajectory
 
 MeasureFunction = Callable[[Trajectory], Mapping[str, ArrayLike]]
-Measure = str | MeasureFunction | Sequence[str | MeasureFunction] | None
+Measure = str | Observable | MeasureFunction | Sequence[str | Observable | MeasureFunction] | None
 
 
 @dataclass(frozen=True)
 class Measures:
-    """names : of COLUMNS. functions : from the Trajectory of a point, its last state alone, to numbers by name.
+    """names : of OBSERVABLES. own : observables of the user. functions : from the Trajectory of a point, its last state
+    alone, to numbers by name.
 
     taken : names that the functions cannot give. columns : what they are known to give.
     """
 
     names: tuple[str, ...]
+    own: tuple[Observable, ...]
     functions: tuple[MeasureFunction, ...]
     taken: frozenset[str] = frozenset(RESERVED)
     columns: Mapping[str, Column] = field(default_factory=dict)
@@ -41,20 +38,36 @@ class Measures:
     def of(cls, measure: Measure) -> Measures:
         """From what `sweep` accepts."""
         if measure is None:
-            return cls(DEFAULT, ())
+            return cls(tuple(name for name, known in OBSERVABLES.items() if known.by_default), (), ())
+        accepted = f"a function, an Observable, or names of {', '.join(NAMES)}"
         if not isinstance(measure, str | Iterable) and not callable(measure):
-            raise ArgumentError("measure", repr(measure), f"a function, or names of {', '.join(COLUMNS)}")
+            raise ArgumentError("measure", repr(measure), accepted)
         parts = [measure] if isinstance(measure, str) or callable(measure) else list(measure)
-        names = [part for part in parts if isinstance(part, str)]
-        unknown = [part for part in parts if not callable(part) and (part not in names or part not in COLUMNS)]
-        if unknown:
-            raise ArgumentError("measure", repr(unknown[0]), f"a function, or names of {', '.join(COLUMNS)}")
-        return cls(tuple(name for name in names if name not in ALWAYS), tuple(p for p in parts if callable(p)))
+        names, own, functions = [], [], []
+        for part in parts:
+            if isinstance(part, str) and part in NAMES:
+                names.append(part)
+            elif isinstance(part, Observable) and OBSERVABLES.get(part.name) is part:
+                names.append(part.name)
+            elif isinstance(part, Observable):
+                own.append(part)
+            elif callable(part):
+                functions.append(part)
+            else:
+                raise ArgumentError("measure", repr(part), accepted)
+        return cls(tuple(name for name in names if name in OBSERVABLES), tuple(own), tuple(functions))
 
     @property
-    def critical(self) -> bool:
-        """Whether the leading mode is asked for."""
-        return any(name.startswith("critical") for name in self.names)
+    def observables(self) -> tuple[Observable, ...]:
+        """All that are declared: the known ones in the order of OBSERVABLES, then those of the user."""
+        return (*(known for name, known in OBSERVABLES.items() if name in self.names), *self.own)
+
+    def beside(self, names: Iterable[str]) -> Measures:
+        """These where `names` are taken; an ArgumentError if an observable of the user cannot have its name."""
+        taken = set(names)
+        for observable in self.own:
+            taken.add(check_name("measure", observable.name, taken))
+        return replace(self, taken=frozenset(taken))
 
     def custom(self, path: Trajectory) -> dict[str, NDArray[np.float64]]:
         """What the functions measure on `path`; an ArgumentError says what cannot be recorded."""
@@ -106,80 +119,16 @@ class Measures:
             check_name("measure", f"{name}_{axis}", self.taken)
 
 
-def measure_scalars(outcome: Outcome, critical: Critical, names: tuple[str, ...]) -> dict[str, NDArray]:
-    """Named quantities of P scalar points on a ring; NaN or wrong where a point diverged, but for KNOWN."""
-    state, before = outcome.states[..., 0], outcome.previous[..., 0]
-    moduli = observables.spectrum(state)
-    dominant = observables.dominant_of_spectrum(moduli)
-    rows = np.arange(len(state))
-    undefined = critical.k < 0
-
-    def clusters(high: int) -> NDArray[np.float64]:
-        return observables.cluster_values(state)[:, high]
-
-    quantities: dict[str, Callable[[], NDArray]] = {
-        "state": lambda: state,
-        "spectrum": lambda: moduli,
-        "wavenumber": lambda: dominant,
-        "amplitude": lambda: moduli[rows, dominant],
-        "phase_advance": lambda: observables.phase_advance(before, state, dominant),
-        "critical_wavenumber": lambda: critical.k,
-        "critical_modulus": lambda: np.abs(critical.multiplier),
-        "critical_phase": lambda: np.angle(critical.multiplier),
-        "critical_amplitude": lambda: np.where(undefined, np.nan, moduli[rows, critical.k]),
-        "critical_phase_advance": lambda: np.where(
-            undefined, np.nan, observables.phase_advance(before, state, critical.k)
-        ),
-        "mean": lambda: state.mean(axis=1),
-        "cluster_low": lambda: clusters(0),
-        "cluster_high": lambda: clusters(1),
-        "heterogeneity": lambda: observables.heterogeneity(state),
-    }
-    return {name: quantities[name]() for name in names if name in quantities}
-
-
-KNOWN = ("state", "critical_wavenumber", "critical_modulus", "critical_phase")
-"""Quantities that a diverged point has too."""
-
-
-def measure_path(path: Trajectory, mode: Mode | None, names: Sequence[str]) -> dict[str, Any]:
-    """Named quantities of any point; those of the leading `mode` are left out where it is None."""
-    clusters = {"cluster_low": 0, "cluster_high": 1}
-    found: dict[str, Any] = {}
-    for name in names:
-        if name in clusters:
-            found[name] = path.cluster_values[..., clusters[name]]
-        elif name in ("cluster_count", "cluster_separation"):
-            found[name] = getattr(path, name)()
-        elif name == "state":
-            found[name] = path.state[:, 0] if path.block.d == 1 else path.state
-        elif not name.startswith("critical"):
-            found[name] = getattr(path, name)
-        elif mode is not None:
-            found[name] = _critical(path, mode, name)
-    return found
-
-
-def leading_mode(model: Model) -> Mode | None:
-    """The leading mode of a Block at the state 0; None where it does not exist, and for a Chain."""
-    if not isinstance(model, Block):
+def value_of(observable: Observable, path: Trajectory, column: Column) -> NDArray[np.float64] | None:
+    """What is recorded of an `observable` on `path`, None if it is not defined; an ArgumentError if it is not fit."""
+    value = observable(path)
+    if value is None:
         return None
-    try:
-        return dispersion_relation(model).leading()
-    except ArgumentError:
-        return None
-
-
-def _critical(path: Trajectory, mode: Mode, name: str) -> Any:
-    wave = wave_of(path.previous, path.state, mode, path.shape)
-    quantities: dict[str, Callable[[], Any]] = {
-        "critical_wavenumber": lambda: mode.k,
-        "critical_modulus": lambda: abs(mode.multiplier),
-        "critical_phase": lambda: mode.phase,
-        "critical_amplitude": lambda: float(np.abs(wave[1])),
-        "critical_phase_advance": lambda: float(observables.turn(*wave)),
-    }
-    return quantities[name]()
+    array = _numbers(observable.name, value)
+    if array.shape == (*column.sizes, 1):  # of one feature
+        array = array[..., 0]
+    column.check(observable.name, array.shape)
+    return array
 
 
 def _numbers(name: str, value: ArrayLike) -> NDArray[np.float64]:

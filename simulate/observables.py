@@ -1,140 +1,252 @@
-"""What is measured on states of one feature, arrays (…, N): numpy only, no error on NaN states.
-
-Convention: x_j = B e^{2πikj/N} + c.c., B_k = `fft(x)`[k]/N.
-"""
+"""What is measured where a run ends: each observable is declared once, for trajectories, sweeps, files and diagrams."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from dispersion.errors import ArgumentError, broadcast, number_array, real_number, real_states, states, whole_array
-from dispersion.grid import grid_index
-from dispersion.quiet import beyond_float64, power_of_two
+from dispersion.errors import ArgumentError, flag, instance, shown
+from simulate import one_feature
+from simulate.linear import Critical, critical_modes
+from simulate.many_features import wave_of
 
-HOMOGENEOUS = 1e-12
-"""A state whose pattern |B_k|, k ≥ 1, stays below this times max(1, |B_0|) counts as homogeneous."""
-
-ROUNDING = 1e-14
-"""A Fourier coefficient below this times the largest |x| is rounding, and has no phase."""
-
-
-@beyond_float64
-def fourier(x: ArrayLike) -> NDArray[np.complex128]:
-    """(…, N) B_k = Σ_j x_j e^{−2πikj/N}/N, k = 0 … N−1, of states `x` (…, N)."""
-    x = states("x", x, None)
-    return np.fft.fft(x, axis=-1) / x.shape[-1]
+if TYPE_CHECKING:
+    from dispersion.block.scalar_blocks import ScalarBlocks
+    from simulate.settle import Outcome
+    from simulate.trajectory import Trajectory
 
 
-@beyond_float64
-def spectrum(x: ArrayLike) -> NDArray[np.float64]:
-    """(…, N//2+1) |B_k|, k = 0 … N//2, of states `x` (…, N)."""
-    x = real_states("x", x, None)
-    return np.abs(np.fft.rfft(x, axis=-1)) / x.shape[-1]
+DIMS = ("token", "feature", "k", "axis")
 
 
-@beyond_float64
-def dominant_wavenumber(x: ArrayLike) -> NDArray[np.int64]:
-    """(…) the k ≥ 1 with the largest |B_k| of states `x` (…, N); 0 where they are homogeneous:
-    where every |B_k|, k ≥ 1, is at most 1e-12 max(1, |B_0|).
+@dataclass(frozen=True)
+class Observable:
+    """A quantity of the last state of a Trajectory; called with one, `path`, it gives its value.
+
+    name : of the variable in a dataset. value : from a Trajectory, its last state alone recorded, to real numbers, or
+    to None where it is not defined. long_name, units : attributes in files. label : what a plot calls it.
+    dims : of the value, among 'token', 'feature', 'k' (of the half spectrum, or of all wavenumbers of a torus) and
+    'axis' (of a torus); there is no 'feature' for d = 1, and no 'axis' on a ring.
+    kind : float, or numpy.int32 for whole numbers, where −1 stands for no value. together : `value` of many plain
+    scalar rings at once. diverged : whether runs that diverged have it too. by_default : whether a sweep measures it
+    unasked.
     """
-    moduli = spectrum(x)
-    return dominant_of_spectrum(moduli) if moduli.shape[-1] > 1 else np.zeros(moduli.shape[:-1], dtype=np.int64)
+
+    name: str
+    value: Callable[[Trajectory], Any]
+    long_name: str = ""
+    units: str = "1"
+    label: str = ""
+    dims: tuple[str, ...] = ()
+    kind: Any = float
+    together: Callable[[ScalarRuns], NDArray] | None = None
+    diverged: bool = False
+    by_default: bool = True
+
+    def __post_init__(self) -> None:
+        for argument in ("name", "long_name", "units", "label"):
+            instance(argument, getattr(self, argument), str)
+        for argument in ("value", "together"):
+            function = getattr(self, argument)
+            if not (callable(function) or (argument == "together" and function is None)):
+                raise ArgumentError(argument, shown(function), "a function")
+        if not isinstance(self.dims, tuple) or not all(isinstance(dim, str) and dim in DIMS for dim in self.dims):
+            raise ArgumentError("dims", shown(self.dims), f"a tuple of {', '.join(DIMS)}")
+        if self.kind is not float and self.kind is not np.int32:
+            raise ArgumentError("kind", shown(self.kind), "float or numpy.int32")
+        for argument in ("diverged", "by_default"):
+            flag(argument, getattr(self, argument))
+
+    def __call__(self, path: Trajectory) -> Any:
+        """Its value on `path`."""
+        from simulate.trajectory import Trajectory
+
+        return self.value(instance("path", path, Trajectory))
 
 
-def dominant_of_spectrum(moduli: NDArray[np.float64]) -> NDArray[np.int64]:
-    """(…) `dominant_wavenumber` from |B_k| (…, N//2+1)."""
-    pattern = moduli[..., 1:]
-    homogeneous = pattern.max(axis=-1) <= HOMOGENEOUS * np.maximum(1, moduli[..., 0])
-    return np.where(homogeneous, 0, 1 + pattern.argmax(axis=-1))
+@dataclass(frozen=True, eq=False)
+class ScalarRuns:
+    """P plain scalar rings with these `blocks`, which ended with this `outcome`."""
+
+    outcome: Outcome
+    blocks: ScalarBlocks
+
+    @property
+    def state(self) -> NDArray[np.float64]:
+        """(P, N) the last states."""
+        return self.outcome.states[..., 0]
+
+    @property
+    def before(self) -> NDArray[np.float64]:
+        """(P, N) the states one layer earlier."""
+        return self.outcome.previous[..., 0]
+
+    @cached_property
+    def spectrum(self) -> NDArray[np.float64]:
+        """(P, N//2+1) |B_k|."""
+        return one_feature.spectrum(self.state)
+
+    @cached_property
+    def dominant(self) -> NDArray[np.int64]:
+        """(P,) the dominant wavenumber."""
+        return one_feature.dominant_of_spectrum(self.spectrum)
+
+    @cached_property
+    def clusters(self) -> NDArray[np.float64]:
+        """(P, 2) mean of the tokens below and above the mid-range."""
+        return one_feature.cluster_values(self.state)
+
+    @cached_property
+    def critical(self) -> Critical:
+        """The leading multiplier at the state 0."""
+        return critical_modes(self.blocks)
+
+    def size(self, k: NDArray[np.int64]) -> NDArray[np.float64]:
+        """(P,) |B_k| at `k` (P,), NaN where that is below 0."""
+        return np.where(k < 0, np.nan, self.spectrum[np.arange(len(k)), k])
+
+    def advance(self, k: NDArray[np.int64]) -> NDArray[np.float64]:
+        """(P,) arg(B_k after/B_k before) at `k` (P,), NaN where that is below 0."""
+        return np.where(k < 0, np.nan, one_feature.phase_advance(self.before, self.state, k))
 
 
-@beyond_float64
-def amplitude(x: ArrayLike, k: ArrayLike) -> NDArray[np.float64]:
-    """(…) |B_k| of states `x` (…, N) at the wavenumber `k`, one number or one for each state.
-
-    For k = 0 it is |mean|; for k = N/2, where x_j = B(−1)^j, the wave itself has amplitude B.
-    """
-    return np.abs(_at(fourier(x), k))
+def _of_mode(value: Callable[[Any], Any]) -> Callable[[Trajectory], Any]:
+    """`value` of the leading mode of a path, where it has one."""
+    return lambda path: None if path.leading_mode is None else value(path.leading_mode)
 
 
-@beyond_float64
-def phase_advance(before: ArrayLike, after: ArrayLike, k: ArrayLike) -> NDArray[np.float64]:
-    """(…) arg(B_k after / B_k before) in (−π, π], radians, of states (…, N); `k` as in `amplitude`.
+def _of_wave(value: Callable[[Any, Any], Any]) -> Callable[[Trajectory], Any]:
+    """`value` of the complex amplitudes of the leading mode of a path before and after the last layer."""
 
-    Positive when the crests move towards smaller j. NaN where B_k is zero, but for rounding, before or after.
-    """
-    before, after = broadcast(number_array, before=before, after=after)
-    first, second = (_at(fourier(x), k) for x in (before, after))
-    told = [np.abs(z) > ROUNDING * np.abs(x).max(axis=-1) for z, x in ((first, before), (second, after))]
-    return np.where(told[0] & told[1], turn(first, second), np.nan)
+    def of(path: Trajectory) -> Any:
+        mode = path.leading_mode
+        return None if mode is None else float(value(*wave_of(path.previous, path.state, mode, path.shape)))
+
+    return of
 
 
-@beyond_float64
-def turn(before: ArrayLike, after: ArrayLike) -> NDArray[np.float64]:
-    """(…) arg(after/before) in (−π, π], radians, of complex amplitudes; NaN where either is zero."""
-    earlier, later = broadcast(number_array, before=before, after=after)
-    ratio = _mantissa(later) * np.conj(_mantissa(earlier))
-    return np.where(ratio == 0, np.nan, np.angle(ratio))
+DECLARED = (
+    Observable(
+        "state",
+        lambda path: path.state[:, 0] if path.block.d == 1 else path.state,
+        "last state x_j; the last admissible one of a diverged point",
+        dims=("token", "feature"),
+        together=lambda runs: runs.state,
+        diverged=True,
+    ),
+    Observable(
+        "spectrum",
+        lambda path: path.spectrum,
+        "modulus |B_k| of the Fourier amplitude, B_k = fft(x)_k/N",
+        dims=("k", "feature"),
+        together=lambda runs: runs.spectrum,
+    ),
+    Observable(
+        "wavenumber",
+        lambda path: path.wavenumber,
+        "dominant wavenumber k >= 1, 0 if homogeneous, -1 if there is no state",
+        label="wavenumber $k$",
+        dims=("axis",),
+        kind=np.int32,
+        together=lambda runs: runs.dominant,
+    ),
+    Observable(
+        "amplitude",
+        lambda path: path.amplitude,
+        "|B_k| at the dominant wavenumber",
+        together=lambda runs: runs.size(runs.dominant),
+    ),
+    Observable(
+        "phase_advance",
+        lambda path: path.phase_advance,
+        "arg(B_k after/B_k before) at the dominant wavenumber, last layer",
+        "rad",
+        together=lambda runs: runs.advance(runs.dominant),
+    ),
+    Observable(
+        "critical_wavenumber",
+        _of_mode(lambda mode: mode.k),
+        "wavenumber of the leading multiplier at x = 0, -1 if undefined",
+        dims=("axis",),
+        kind=np.int32,
+        together=lambda runs: runs.critical.k,
+        diverged=True,
+    ),
+    Observable(
+        "critical_modulus",
+        _of_mode(lambda mode: abs(mode.multiplier)),
+        "modulus of the leading multiplier at x = 0",
+        together=lambda runs: np.abs(runs.critical.multiplier),
+        diverged=True,
+    ),
+    Observable(
+        "critical_phase",
+        _of_mode(lambda mode: mode.phase),
+        "argument of the leading multiplier at x = 0",
+        "rad",
+        together=lambda runs: np.angle(runs.critical.multiplier),
+        diverged=True,
+    ),
+    Observable(
+        "critical_amplitude",
+        _of_wave(lambda before, after: np.abs(after)),
+        "|w* B_k| at the critical wavenumber, w the critical left vector",
+        label="amplitude $R$",
+        together=lambda runs: runs.size(runs.critical.k),
+    ),
+    Observable(
+        "critical_phase_advance",
+        _of_wave(one_feature.turn),
+        "arg(w* B_k after/w* B_k before) at that wavenumber, last layer",
+        "rad",
+        label=r"phase advance $\Omega$ (rad/layer)",
+        together=lambda runs: runs.advance(runs.critical.k),
+    ),
+    Observable(
+        "mean",
+        lambda path: path.mean,
+        "average over tokens",
+        dims=("feature",),
+        together=lambda runs: runs.state.mean(axis=1),
+    ),
+    Observable(
+        "cluster_low",
+        lambda path: path.cluster_values[..., 0],
+        "mean of the tokens below the mid-range (min + max)/2",
+        dims=("feature",),
+        together=lambda runs: runs.clusters[:, 0],
+    ),
+    Observable(
+        "cluster_high",
+        lambda path: path.cluster_values[..., 1],
+        "mean of the tokens at or above the mid-range (min + max)/2",
+        dims=("feature",),
+        together=lambda runs: runs.clusters[:, 1],
+    ),
+    Observable(
+        "heterogeneity",
+        lambda path: path.heterogeneity,
+        "|X - mean|/|X|, small at rank collapse",
+        together=lambda runs: one_feature.heterogeneity(runs.state),
+    ),
+    Observable(
+        "cluster_count",
+        lambda path: path.cluster_count(),
+        "number of clusters of tokens, -1 if there is no state",
+        kind=np.int32,
+        by_default=False,
+    ),
+    Observable(
+        "cluster_separation",
+        lambda path: path.cluster_separation(),
+        "smallest distance between two cluster means, 0 for one cluster",
+        by_default=False,
+    ),
+)
 
-
-def _mantissa(z: NDArray) -> NDArray:
-    """`z` over a power of two, of size 1/2 to 1: the product of two small numbers would be zero."""
-    _, exponent = np.frexp(np.abs(z))
-    return np.ldexp(z.real, -exponent) + 1j * np.ldexp(z.imag, -exponent)
-
-
-@beyond_float64
-def cluster_values(x: ArrayLike) -> NDArray[np.float64]:
-    """(…, 2) mean of the tokens below the mid-range (min + max)/2, and of those at or above it.
-
-    Both are the mean of a homogeneous state. States `x` (…, N).
-    """
-    x = real_states("x", x, None)
-    high = x >= (x.min(axis=-1, keepdims=True) + x.max(axis=-1, keepdims=True)) / 2
-    total, upper, count = x.sum(axis=-1), np.where(high, x, 0).sum(axis=-1), high.sum(axis=-1)
-    below = x.shape[-1] - count
-    high_value = np.where(count > 0, upper / np.maximum(count, 1), total)
-    low_value = np.where(below > 0, np.where(high, 0, x).sum(axis=-1) / np.maximum(below, 1), high_value)
-    return np.stack([low_value, high_value], axis=-1)
-
-
-@beyond_float64
-def clusters(x: ArrayLike, tolerance: float) -> NDArray[np.int64]:
-    """(…, N) cluster label of each token, 0 for the lowest values: sorted values of `x` (…, N)
-    belong to different clusters where they differ by more than `tolerance`.
-    """
-    x = real_states("x", x, None)
-    tolerance = real_number("tolerance", tolerance)
-    order = np.argsort(x, axis=-1, kind="stable")
-    gaps = np.diff(np.take_along_axis(x, order, axis=-1), axis=-1) > tolerance
-    ranked = np.concatenate([np.zeros((*x.shape[:-1], 1), dtype=np.int64), np.cumsum(gaps, axis=-1)], axis=-1)
-    labels = np.empty_like(ranked)
-    np.put_along_axis(labels, order, ranked, axis=-1)
-    return labels
-
-
-@beyond_float64
-def heterogeneity(x: ArrayLike) -> NDArray[np.float64]:
-    """(…) ‖x − mean‖/‖x‖ of states `x` (…, N): 0 when homogeneous (also at zero), 1 with zero mean."""
-    x = real_states("x", x, None)
-    x = x / power_of_two(np.abs(x).max(axis=-1, keepdims=True))
-    size = np.linalg.norm(x, axis=-1)
-    pattern = np.linalg.norm(x - x.mean(axis=-1, keepdims=True), axis=-1)
-    return np.where(size == 0, 0.0, pattern / np.where(size == 0, 1.0, size))
-
-
-def _at(coefficients: NDArray, k: ArrayLike) -> NDArray:
-    """(…) entry `k`, a whole wavenumber of the grid for all or for each, of `coefficients` (…, N)."""
-    n = coefficients.shape[-1]
-    wanted = whole_array("k", k)
-    if wanted.ndim == 0:
-        return coefficients[..., grid_index("k", wanted[()], n)]
-    if wanted.size and (wanted.min() < -(n // 2) or wanted.max() >= n):
-        raise ArgumentError("k", f"{wanted.min()} … {wanted.max()}", f"wavenumbers {-(n // 2)} … {n - 1}")
-    try:
-        index = np.broadcast_to(wanted, coefficients.shape[:-1])
-    except ValueError:
-        accepted = f"a shape that fits {coefficients.shape[:-1]}, one for each state"
-        raise ArgumentError("k", f"shape {wanted.shape}", accepted) from None
-    return np.take_along_axis(coefficients, index[..., None] % n, axis=-1)[..., 0]
+OBSERVABLES = {observable.name: observable for observable in DECLARED}

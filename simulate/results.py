@@ -1,4 +1,4 @@
-"""What a sweep records at each point: the variables, their dimensions and their meaning."""
+"""The variables of a sweep: their names, dimensions and attributes, from the sizes of its blocks."""
 
 from __future__ import annotations
 
@@ -13,49 +13,39 @@ from numpy.typing import NDArray
 
 from dispersion import ArgumentError
 from simulate.engines.choice import ENGINES
+from simulate.observables import OBSERVABLES, Observable
 from simulate.runs.columns import Column
 from simulate.runs.result import Variable
 from simulate.settle import NOT_RUN, STATUS
 
-Columns = dict[str, tuple[tuple[str, ...], Any, str, str]]
+FILLS = {float: np.nan, object: ""}
+"""What stands where there is nothing; −1 for other types."""
 
-COLUMNS: Columns = {
-    # name: trailing dimensions, type, units, long name. No 'feature' for d = 1; 'axis' on a torus only; 'k' is
-    # k_1, …, k_D on a torus
-    "state": (("token", "feature"), float, "1", "last state x_j; the last admissible one of a diverged point"),
-    "spectrum": (("k", "feature"), float, "1", "modulus |B_k| of the Fourier amplitude, B_k = fft(x)_k/N"),
-    "wavenumber": (("axis",), np.int32, "1", "dominant wavenumber k >= 1, 0 if homogeneous, -1 if there is no state"),
-    "amplitude": ((), float, "1", "|B_k| at the dominant wavenumber"),
-    "phase_advance": ((), float, "rad", "arg(B_k after/B_k before) at the dominant wavenumber, last layer"),
-    "critical_wavenumber": (("axis",), np.int32, "1", "wavenumber of the leading multiplier at x = 0, -1 if undefined"),
-    "critical_modulus": ((), float, "1", "modulus of the leading multiplier at x = 0"),
-    "critical_phase": ((), float, "rad", "argument of the leading multiplier at x = 0"),
-    "critical_amplitude": ((), float, "1", "|w* B_k| at the critical wavenumber, w the critical left vector"),
-    "critical_phase_advance": ((), float, "rad", "arg(w* B_k after/w* B_k before) at that wavenumber, last layer"),
-    "mean": (("feature",), float, "1", "average over tokens"),
-    "cluster_low": (("feature",), float, "1", "mean of the tokens below the mid-range (min + max)/2"),
-    "cluster_high": (("feature",), float, "1", "mean of the tokens at or above the mid-range (min + max)/2"),
-    "heterogeneity": ((), float, "1", "|X - mean|/|X|, small at rank collapse"),
-    "cluster_count": ((), np.int32, "1", "number of clusters of tokens, -1 if there is no state"),
-    "cluster_separation": ((), float, "1", "smallest distance between two cluster means, 0 for one cluster"),
-    "layers": ((), np.int64, "1", "layers applied"),
-    "status": ((), np.int8, "1", "how the point ended"),
-    "engine": ((), np.int8, "1", "what iterated the point, -1 for nothing"),
-    "reason": ((), object, "1", "why the point failed, else empty"),
+
+def _flags(words: Iterable[str]) -> dict[str, Any]:
+    """The attributes of numbers that stand for `words`, from 0 on."""
+    meanings = [word.replace(" ", "_") for word in words]
+    return {"flag_values": np.arange(len(meanings), dtype=np.int8), "flag_meanings": " ".join(meanings)}
+
+
+def _number(kind: Any, fill: Any, long_name: str, **attributes: Any) -> Column:
+    return Column((), (), kind, fill, {"long_name": long_name, "units": "1", **attributes})
+
+
+ENDINGS = {
+    "layers": _number(np.int64, 0, "layers applied"),
+    "status": _number(np.int8, NOT_RUN, "how the point ended", **_flags(STATUS)),
+    "engine": _number(
+        np.int8, -1, "what iterated the point, -1 for nothing", **_flags(engine.name for engine in ENGINES)
+    ),
+    "reason": _number(object, "", "why the point failed, else empty"),
 }
-
-ALWAYS = ("layers", "status", "engine", "reason")
 """Recorded whatever is measured."""
 
-FLAGS = {"status": STATUS, "engine": ENGINES}
-"""What the numbers in a variable stand for, from 0 on."""
+NAMES = (*OBSERVABLES, *ENDINGS)
+"""What `measure` may name."""
 
-ON_REQUEST = ("cluster_count", "cluster_separation")
-"""Measured only when named."""
-
-DEFAULT = tuple(name for name in COLUMNS if name not in (*ALWAYS, *ON_REQUEST))
-
-RESERVED = {*COLUMNS, "k", "token", "feature", "axis", "start"}
+RESERVED = {*NAMES, "k", "token", "feature", "axis", "start"}
 """Names that a swept parameter or a measure cannot have."""
 
 LONGEST_NAME = 200
@@ -113,24 +103,14 @@ class Layout:
         """Names of all variables and dimensions that may be there, beside the swept ones."""
         return RESERVED | self.sizes.keys()
 
-    def column(self, name: str) -> Column:
-        """One of COLUMNS on this layout."""
-        tail, kind, units, long_name = COLUMNS[name]
+    def column(self, observable: Observable) -> Column:
+        """What is recorded of an `observable`."""
         sizes = self.sizes
         waves = [dim for dim in sizes if dim.startswith("k")]
-        dims = tuple(dim for part in tail for dim in (waves if part == "k" else [part]) if dim in sizes)
-        fills = {"status": NOT_RUN, "layers": 0}
-        fill = fills.get(name, {float: np.nan, object: ""}.get(kind, -1))
-        attributes: dict[str, Any] = {"long_name": long_name, "units": units}
-        if name in FLAGS:
-            words = " ".join(word.replace(" ", "_") for word in FLAGS[name])
-            attributes |= {"flag_values": np.arange(len(FLAGS[name]), dtype=np.int8), "flag_meanings": words}
-        return Column(dims, tuple(sizes[dim] for dim in dims), kind, fill, attributes)
-
-    def columns(self, names: Iterable[str]) -> dict[str, Column]:
-        """The columns `names` and those that are always there, by name in the order of COLUMNS."""
-        wanted = {*names, *ALWAYS}
-        return {name: self.column(name) for name in COLUMNS if name in wanted}
+        dims = tuple(dim for part in observable.dims for dim in (waves if part == "k" else [part]) if dim in sizes)
+        attributes = {"long_name": observable.long_name or observable.name, "units": observable.units}
+        fill = FILLS.get(observable.kind, -1)
+        return Column(dims, tuple(sizes[dim] for dim in dims), observable.kind, fill, attributes)
 
     @property
     def coordinates(self) -> dict[str, Variable]:

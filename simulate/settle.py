@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dispersion import ArgumentError
 from dispersion.errors import real_number
-from simulate.engines.choice import System
+from simulate.engines.engine import System, inside
 
 CHECK = 64
 """Layers between two checks; even, so that a state alternating from layer to layer looks steady."""
@@ -121,39 +121,39 @@ def evolve(
     points = len(starts)
     states, previous = starts.copy(), starts.copy()
     layers, status = np.zeros(points, dtype=np.int64), np.full(points, UNSETTLED, dtype=np.int8)
-    status[~system.admissible(starts)] = DIVERGED
+    status[~inside(starts)] = DIVERGED
     running = np.flatnonzero(status == UNSETTLED)
     progress(depth * (points - len(running)))
     done, last, schedule = 0, Check.of(starts[running], starts[running], shape), checks(depth)
     while done < depth and len(running):
         order = system.take(running).arranged(states[running])
         running, last = running[order], last.take(order)
-        engine, base, members, until = system.take(running).begin(states[running]), done, running, 2 * done + CHECK
-        inside = np.arange(len(running))
+        batch, base, members, until = system.take(running).begin(states[running]), done, running, 2 * done + CHECK
+        still = np.arange(len(running))
         # The batch is packed anew once a quarter of it is idle, and now and then to keep like states together.
-        while done < min(depth, until) and 4 * len(inside) > 3 * len(members):
+        while done < min(depth, until) and 4 * len(still) > 3 * len(members):
             first, second = next(schedule)
             if first > done:
-                engine.advance(first - done)
-                last = Check.of(engine.states[inside], engine.previous[inside], shape)
-            engine.advance(second - first)
+                batch.advance(first - done)
+                last = Check.of(batch.states[still], batch.previous[still], shape)
+            batch.advance(second - first)
             chunk, done = second - done, second
-            now, before, steps = engine.states, engine.previous, engine.steps + base
-            check = Check.of(now[inside], before[inside], shape)
-            diverged = steps[inside] < done
+            now, before, steps = batch.states, batch.previous, batch.steps + base
+            check = Check.of(now[still], before[still], shape)
+            diverged = steps[still] < done
             finished = diverged | (done == depth)
             if tolerance > 0 and second - first == CHECK:
                 ended = check.settled(last, tolerance) & ~diverged
-                status[members[inside[ended]]] = SETTLED
+                status[members[still[ended]]] = SETTLED
                 finished |= ended
-            status[members[inside[diverged]]] = DIVERGED
-            gone = inside[finished]
+            status[members[still[diverged]]] = DIVERGED
+            gone = still[finished]
             states[members[gone]], previous[members[gone]] = now[gone], before[gone]
             layers[members[gone]] = steps[gone]
             progress(chunk * int((~finished).sum()) + (depth - done + chunk) * len(gone))
-            inside, last = inside[~finished], check.take(~finished)
-        running = members[inside]
-        states[running], previous[running] = engine.states[inside], engine.previous[inside]
+            still, last = still[~finished], check.take(~finished)
+        running = members[still]
+        states[running], previous[running] = batch.states[still], batch.previous[still]
     return Outcome(states, previous, layers, status)
 
 

@@ -6,20 +6,20 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dispersion import ArgumentError
 from dispersion.errors import shown, whole_number
+from dispersion.memory import require
 from dispersion.quiet import harmless_underflow
-from simulate.arguments import checked_axes, checked_start, counter, first_block
-from simulate.engines.choice import Model, shape_of
+from simulate.arguments import checked_axes, checked_start, counter
+from simulate.engines.choice import engine_of, shape_of
+from simulate.engines.engine import Model
 from simulate.measures import Measure, Measures
-from simulate.memory import check_memory
-from simulate.plan import Plan, Start, StartFunction, group_of, tried
+from simulate.plan import Plan, Start, StartFunction, build, reason_of
 from simulate.results import Layout, check_name
 from simulate.runs.identity import digest
 from simulate.runs.netcdf import checked_path, load
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 GROUP = 2048
 """Points iterated together at most; Ctrl-C keeps the groups already finished."""
+
+OPERATIONS = 5e11
+"""Multiplications in a group of points that are iterated one by one: some ten seconds."""
 
 
 class SweepInterrupted(UserWarning):
@@ -73,9 +76,9 @@ def sweep(
         numpy.random.default_rng(SeedSequence(rng, spawn_key=(p,))), whatever the other points.
     path : a netCDF file for the result; finished groups of points gather in the folder `path`.parts until then.
     progress : a bar on stderr; None shows it on a terminal only; 'lines' for a plain line every half minute.
-    measure : names of simulate.results.COLUMNS, or a function from the Trajectory of a point, its last state alone
-        recorded, to {name: number or array}, or a list of both. By default all names but the slow ones. An exception
-        of a function, or what is no real number, marks the point as failed.
+    measure : names of OBSERVABLES, an Observable, a function from the Trajectory of a point, its last state alone
+        recorded, to {name: number or array}, or a list of these. By default all names but the slow ones. An exception,
+        or what is no real number, marks the point as failed.
     resume : go on with an unfinished sweep at `path`, or return a finished one, if it was the same call: the blocks and
         what a function `start` returns are made again and compared, functions that measure by their code and at a few
         points.
@@ -98,18 +101,24 @@ def sweep(
         raise ArgumentError("path", None, "a file, for resume=True and lazy=True")
     target = None if path is None else checked_path(path)
     jobs = jobs_of(n_jobs, backend)
-    point, first = first_block(make_block, axes)
+    point, first = _first_block(make_block, axes)
     layout = Layout(shape_of(first), first.d)
     for name in axes:
         check_name("parameters", name, layout.names)
     checked = checked_start(start, tuple(map(len, axes.values())), layout)
     given = checked if isinstance(checked, np.ndarray) else None
     starts = given.reshape(points, layout.n, layout.d) if given is not None and given.ndim > 2 else None
-    measures = replace(measures, taken=frozenset(layout.names | axes.keys()))
+    measures = measures.beside(layout.names | axes.keys())
     plan = Plan(make_block, axes, depth, tolerance, seed, None if starts is not None else checked, measures, layout)
-    plan = replace(plan, measures=tried(plan, first, point, None if starts is None else starts[point]))
-    size = group or piece_size(points, jobs, group_of(first, depth, GROUP))
-    check_memory(first, points, size * jobs.working, plan.columns, in_memory=not lazy)
+    plan = plan.tried(first, point, None if starts is None else starts[point])
+    engine = engine_of(first)
+    most = GROUP if engine.together else int(OPERATIONS / (depth * engine.operations(first)))
+    size = group or piece_size(points, jobs, max(1, min(GROUP, most)))
+    working = size * jobs.working
+    # what is held in memory counts twice: once more while it is written
+    results = 2 * (working if lazy else points) * sum(column.bytes_each for column in plan.columns.values())
+    needed = results + engine.bytes(first, min(points, working))
+    require("parameters", f"{points} points of {first.n} tokens and {first.d} features", needed)
     settings = _settings(plan, checked, identity)
     variables = {} if given is None else layout.start(axes, given)
     work = Work(plan, axes, settings, starts, jobs, size, _attributes(plan, checked), layout.coordinates, variables)
@@ -125,6 +134,19 @@ def sweep(
     return dataset
 
 
+def _first_block(make_block: Callable[..., Model], axes: Mapping[str, NDArray]) -> tuple[int, Model]:
+    """The first point that has a block, and this block: what the sizes and the engine are read from."""
+    reason = ""
+    for point in range(math.prod(map(len, axes.values()))):
+        try:
+            return point, build(make_block, axes, point)
+        except MemoryError:
+            raise
+        except Exception as error:
+            reason = reason or reason_of(error)
+    raise ArgumentError("make_block", f"no usable point ({reason})", "a function that works at some point")
+
+
 def _settings(plan: Plan, start: Start, identity: str | Mapping[str, str]) -> dict[str, str]:
     """What makes a call another, by name. Blocks, and what a function `start` returns, are compared by point."""
     texts = identity if isinstance(identity, Mapping) else {"identity": identity}
@@ -136,7 +158,7 @@ def _settings(plan: Plan, start: Start, identity: str | Mapping[str, str]) -> di
         "start": digest(_name(start) if callable(start) else start),
         "parameters": digest(dict(plan.axes)),
         "make_block": _name(plan.make_block),
-        "measure": digest((plan.measures.names, plan.measures.functions)),
+        "measure": digest((plan.measures.names, plan.measures.own, plan.measures.functions)),
         "version": version(),
     }
 

@@ -9,13 +9,15 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
+from dispersion import ArgumentError, Block, Mode, dispersion_relation
 from dispersion.errors import RNG, frozen_array, generator, real_array, real_number, whole_number
 from dispersion.grid import Wavenumber, grid_index
-from dispersion.noun import Noun
+from dispersion.memory import require
+from dispersion.noun import Noun, cached_property
 from dispersion.quiet import beyond_float64, power_of_two
-from simulate import fields, observables
-from simulate.engines.choice import Model, checked_model, engine_of, shape_of, system_of
-from simulate.memory import check_run
+from simulate import many_features, one_feature
+from simulate.engines.choice import checked_model, engine_of, shape_of
+from simulate.engines.engine import Model, inside
 from simulate.settle import CHECK, DIVERGED, SETTLED, STATUS, UNSETTLED, Check, checks, stop_tolerance
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ class Trajectory(Noun):
     states : (T, N, d) the states there. previous : (N, d) the state one layer before the last.
     status : 'settled' (steady, alternating or turning steadily, to the tolerance), 'unsettled'
         (not shown to be) or 'diverged' (the last state is then the last admissible one).
-    engine : what computed it, one of simulate.engines.choice.ENGINES.
+    engine : the name of what computed it, of simulate.engines.choice.ENGINES.
 
     The properties measure the last state. With d > 1 the size of a Fourier coefficient B_k (d,) is
     its norm over the features, and the phase advance is arg Σ_features conj(B before) B after.
@@ -71,15 +73,15 @@ class Trajectory(Noun):
     def spectrum(self) -> NDArray[np.float64]:
         """(N//2+1, d) |B_k| of each feature; (*shape, d) on a torus; without the last axis for d = 1."""
         if len(self.shape) == 1:
-            moduli = observables.spectrum(self.state.T).T
+            moduli = one_feature.spectrum(self.state.T).T
         else:
-            moduli = np.abs(fields.grid_fourier(self.state, self.shape)).reshape(*self.shape, -1)
+            moduli = np.abs(many_features.grid_fourier(self.state, self.shape)).reshape(*self.shape, -1)
         return moduli[..., 0] if self.block.d == 1 else moduli
 
     @property
     def wavenumber(self) -> Wavenumber:
         """The dominant k ≠ 0; 0, or (0, …, 0), when the state is homogeneous."""
-        return fields.dominant(fields.grid_fourier(self.state, self.shape), self.shape)
+        return many_features.dominant(many_features.grid_fourier(self.state, self.shape), self.shape)
 
     @property
     @beyond_float64
@@ -95,9 +97,9 @@ class Trajectory(Noun):
         """
         before, after = (self._coefficient(x, self.wavenumber) for x in (self.previous, self.state))
         for B, x in ((before, self.previous), (after, self.state)):
-            if np.linalg.norm(B) <= observables.ROUNDING * np.abs(x).max():
+            if np.linalg.norm(B) <= one_feature.ROUNDING * np.abs(x).max():
                 return float("nan")
-        return float(observables.turn(1.0, np.vdot(before, after)))
+        return float(one_feature.turn(1.0, np.vdot(before, after)))
 
     @property
     @beyond_float64
@@ -110,7 +112,7 @@ class Trajectory(Noun):
     @beyond_float64
     def cluster_values(self) -> NDArray[np.float64]:
         """(d, 2) mean of the tokens below and above the mid-range, each feature apart; (2,) for d = 1."""
-        values = observables.cluster_values(self.state.T)
+        values = one_feature.cluster_values(self.state.T)
         return values[0] if self.block.d == 1 else values
 
     @property
@@ -121,28 +123,38 @@ class Trajectory(Noun):
         size = np.linalg.norm(x)
         return float(np.linalg.norm(x - x.mean(axis=0)) / size) if size > 0 else 0.0
 
+    @cached_property
+    def leading_mode(self) -> Mode | None:
+        """The leading mode of the block at the state 0; None where it does not exist, and for a Chain."""
+        if not isinstance(self.block, Block):
+            return None
+        try:
+            return dispersion_relation(self.block).leading()
+        except ArgumentError:
+            return None
+
     def projection(self, left: ArrayLike, k: Wavenumber) -> complex:
         """z = wᴴB_k of the last state: |z| is the amplitude of the mode with left vector `left`, w (d,), at `k`."""
-        return complex(fields.project(self.state, left, k, self.shape))
+        return complex(many_features.project(self.state, left, k, self.shape))
 
     def mode_advance(self, left: ArrayLike, k: Wavenumber) -> float:
         """arg(z after / z before) over the last layer, radians, of the `projection` on `left` (d,) at `k`; NaN where
         either is but rounding.
         """
-        before, after = (fields.project(x, left, k, self.shape) for x in (self.previous, self.state))
-        return float(observables.turn(before, after))
+        before, after = (many_features.project(x, left, k, self.shape) for x in (self.previous, self.state))
+        return float(one_feature.turn(before, after))
 
     def rotation(self, plane: ArrayLike) -> float:
         """Angle by which the tokens turned in the `plane` (2, d) of features over the last layer, radians."""
-        return float(fields.rotation(self.previous, self.state, plane))
+        return float(many_features.rotation(self.previous, self.state, plane))
 
     def clusters(self, tolerance: float | None = None) -> NDArray[np.int64]:
         """(N,) cluster label of each token: tokens at most `tolerance` apart, directly or through others, are together.
 
         By default 5 % of the largest range of a feature over the tokens, or 1e-12 if that is more.
         """
-        default = max(APART * float(np.ptp(self.state, axis=0).max()), observables.HOMOGENEOUS)
-        return fields.token_clusters(self.state, default if tolerance is None else tolerance)
+        default = max(APART * float(np.ptp(self.state, axis=0).max()), one_feature.HOMOGENEOUS)
+        return many_features.token_clusters(self.state, default if tolerance is None else tolerance)
 
     def cluster_count(self, tolerance: float | None = None) -> int:
         """Number of `clusters`, with the same `tolerance`."""
@@ -150,7 +162,7 @@ class Trajectory(Noun):
 
     def cluster_separation(self, tolerance: float | None = None) -> float:
         """The smallest distance between two cluster means, 0 for one cluster; `tolerance` as in `clusters`."""
-        return fields.cluster_separation(self.state, self.clusters(tolerance))
+        return many_features.cluster_separation(self.state, self.clusters(tolerance))
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the first feature over tokens and layers; `ax`: axes, by default those of a new figure; returns them."""
@@ -159,7 +171,7 @@ class Trajectory(Noun):
         return plot_trajectory(self, ax)
 
     def _coefficient(self, x: NDArray[np.float64], k: Wavenumber) -> NDArray[np.complex128]:
-        at_k: NDArray[np.complex128] = fields.grid_fourier(x, self.shape)[grid_index("k", k, self.shape)]
+        at_k: NDArray[np.complex128] = many_features.grid_fourier(x, self.shape)[grid_index("k", k, self.shape)]
         return at_k
 
 
@@ -186,7 +198,7 @@ def iterate(
     """
     model = checked_model("block", block)
     depth = whole_number("depth", depth, 1)
-    check_run(model, 1, depth, _every(depth, every))
+    _check_memory(model, 1, depth, _every(depth, every))
     state = start_state(model, start, generator("rng", rng))
     return _trajectories(model, state[None], depth, tolerance, every)[0]
 
@@ -206,10 +218,17 @@ def iterate_many(
     model = checked_model("block", block)
     depth = whole_number("depth", depth, 1)
     starts = real_array("starts", starts)
-    check_run(model, len(starts) if starts.ndim else 1, depth, _every(depth, every))
+    _check_memory(model, len(starts) if starts.ndim else 1, depth, _every(depth, every))
     starts = starts[..., None] if model.d == 1 and starts.ndim == 2 else starts
     starts = frozen_array("starts", starts, (None, model.n, model.d))
     return _trajectories(model, starts, depth, tolerance, every)
+
+
+def _check_memory(model: Model, points: int, depth: int, every: int) -> None:
+    """Refuse to iterate `points` states of `model` for `depth` layers, one of `every` kept, if they do not fit."""
+    records = depth // every + 2
+    got = f"{points:,} states of {model.n:,} tokens and {model.d:,} features, {records:,} layers of them kept,"
+    require("block", got, engine_of(model).bytes(model, points) + 16 * records * points * model.n * model.d)
 
 
 def _every(depth: int, every: int | None) -> int:
@@ -222,17 +241,17 @@ def _trajectories(
 ) -> list[Trajectory]:
     tolerance = stop_tolerance(tolerance)
     every = _every(depth, every)
-    system, shape = system_of(model, len(starts)), shape_of(model)
-    engine = system.begin(starts)
+    engine, shape = engine_of(model), shape_of(model)
+    batch = engine.system([model] * len(starts)).begin(starts)
     layers, records = [0], [starts]
-    status = np.where(system.admissible(starts), UNSETTLED, DIVERGED)
+    status = np.where(inside(starts), UNSETTLED, DIVERGED)
     ends: dict[int, Trajectory] = {}
 
     def end(p: int, last: int, now: NDArray[np.float64], before: NDArray[np.float64]) -> None:
         kept = [index for index, layer in enumerate(layers) if layer < last]
         numbers = np.array([layers[index] for index in kept] + [last])
         states = np.array([records[index][p] for index in kept] + [now[p]])
-        ends[p] = Trajectory(model, numbers, states, before[p], STATUS[status[p]], engine_of(model))
+        ends[p] = Trajectory(model, numbers, states, before[p], STATUS[status[p]], engine.name)
 
     for p in np.flatnonzero(status == DIVERGED):
         end(int(p), 0, starts, starts)
@@ -240,11 +259,11 @@ def _trajectories(
     def advance(done: int, target: int) -> None:
         while done < target:
             fresh = min(target, (done // every + 1) * every)
-            engine.advance(fresh - done)
+            batch.advance(fresh - done)
             done = fresh
             if done % every == 0:
                 layers.append(done)
-                records.append(engine.states)
+                records.append(batch.states)
 
     done, last = 0, Check.of(starts, starts, shape)
     for first, second in checks(depth):
@@ -252,9 +271,9 @@ def _trajectories(
             break
         if first > done:
             advance(done, first)
-            last = Check.of(engine.states, engine.previous, shape)
+            last = Check.of(batch.states, batch.previous, shape)
         advance(first, second)
-        done, now, before, steps = second, engine.states, engine.previous, engine.steps
+        done, now, before, steps = second, batch.states, batch.previous, batch.steps
         running = np.array([p for p in range(len(starts)) if p not in ends])
         status[running[steps[running] < done]] = DIVERGED
         check = Check.of(now, before, shape)

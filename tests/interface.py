@@ -45,6 +45,11 @@ W8 = RNG.normal(size=(8, 8))
 STEPS = np.arange(6)[:, None]
 
 
+def crest(path: Any) -> Any:
+    """A measure of a Trajectory."""
+    return np.abs(path.state).max()
+
+
 def scalar(n: int = 8, k: int = 2, mu: float = 0.01, alpha: tuple[float, ...] = (-0.1, 0.1, -0.3)) -> Block:
     """A scalar block just above the onset of wavenumber k: content 1.5, lobes at ±N/2k."""
     kernel = Kernel.gaussian_lobes(n, n / (2 * k), 0.6, 2.0)
@@ -427,6 +432,12 @@ def calls() -> dict[str, Callable[[dict[str, Any]], Call]]:
             A.standing_start,
             {"mode": t["mode"], "amplitude": 0.1, "phase": 0.2, "samples": 5, "state": 0.0},
         ),
+        "simulate.Observable": lambda t: (
+            S.Observable,
+            {"name": "crest", "value": crest, "long_name": "largest |x|", "units": "1", "label": "crest"}
+            | {"dims": ("token",), "kind": float, "together": None, "diverged": False, "by_default": True},
+        ),
+        "simulate.Observable.__call__": lambda t: (S.OBSERVABLES["amplitude"], {"path": t["path"]}),
         "simulate.iterate": lambda t: (
             S.iterate,
             {"block": t["plain"], "depth": 3, "start": X2, "rng": 0, "tolerance": 1e-9, "every": 2},

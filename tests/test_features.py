@@ -540,7 +540,7 @@ def refused(consumer, feature):
 def test_a_feature_is_honoured_or_refused(consumer, feature):
     for d in (2,) if consumer in ("module", "measured") else (1, 2):
         block, a = (fixed_case if consumer in AT_A_FIXED_POINT else case)(feature, d)
-        if consumer in ("engine", "swept") and engine_of(block) == "lanes" and feature in Activation.names():
+        if consumer in ("engine", "swept") and engine_of(block).together and feature in Activation.names():
             continue  # one compilation each: tests/test_simulate_engine.py has them
         if d == 1 and feature.startswith("LayerNorm"):
             continue  # LayerNorm of one feature is a constant

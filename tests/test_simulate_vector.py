@@ -5,7 +5,6 @@ import pytest
 
 import simulate
 import simulate.engines.vector
-import simulate.measures
 from dispersion import ArgumentError, Block, FeedForward, Head, Kernel
 from dispersion.block.factors import Rotary
 from dispersion.block.normalisation import DyT, LayerNorm, RMSNorm
@@ -14,6 +13,7 @@ from dispersion.line.chain import Chain
 from simulate import iterate, iterate_many, sweep
 from simulate.engines.long import LongRing
 from simulate.engines.scalar import Batch
+from simulate.engines.states import States
 from simulate.engines.vector import VectorMap
 
 D = 6
@@ -142,7 +142,7 @@ def test_three_engines_are_one_map(n, size):
     block = scalar_block(n)
     start = size * np.random.default_rng(n).standard_normal(n)
     lanes = Batch(ScalarBlocks.of([block]), start[None])
-    engines = [LongRing(block).begin(start[None, :, None]), VectorMap(block).begin(start[None, :, None])]
+    engines = [States(engine(block), start[None, :, None]) for engine in (LongRing, VectorMap)]
     for engine in (lanes, *engines):
         engine.advance(40)
     expected = lanes.states[0]
@@ -288,7 +288,7 @@ def test_a_sweep_of_vector_blocks():
         path = iterate(make(gain), 400, 0.05, np.random.SeedSequence(0, spawn_key=(point,)))
         here = found.isel(gain=point)
         np.testing.assert_array_equal(here.state, path.state)
-        mode = simulate.measures.leading_mode(make(gain))
+        mode = path.leading_mode
         either = [abs(path.projection(left, 3)) for left in (mode.left, mode.left.conj())]
         assert float(here.critical_amplitude) == pytest.approx(max(either))
         assert float(here.heterogeneity) == pytest.approx(path.heterogeneity)

@@ -5,7 +5,7 @@ import pytest
 
 from dispersion import Block, FeedForward, Head, Kernel, dispersion_relation
 from simulate import iterate, phase_advance, sweep, turn
-from simulate.fields import project, wave_of
+from simulate.many_features import project, wave_of
 
 LOBES = Kernel.gaussian_lobes(32, 5, 1.0, 2.0)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dispersion import ArgumentError, Block, dispersion_relation
 from simulate import STATUS, turn
-from simulate.fields import wave_of
+from simulate.many_features import wave_of
 
 Grid = Mapping[str, NDArray[np.float64]]
 Make = Callable[..., Block]

@@ -19,7 +19,7 @@ from simulate.engines._compiled import OPTIONS, entry
 from simulate.engines._exp import LOG2_E, LOWEST, exp, exp2_product, tanh
 from simulate.engines._lanes import LANES, load, select_above, select_not_above, splat, store
 from simulate.engines._moments import attend_by_moments
-from simulate.engines.scalar import LARGEST_STATE
+from simulate.engines.engine import LARGEST_STATE
 
 ROOT_HALF = math.sqrt(0.5)
 TANH_RATE = math.sqrt(8 / math.pi)

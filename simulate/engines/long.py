@@ -1,4 +1,4 @@
-"""Long scalar rings: attention by moments and fast Fourier transforms, O(N log N) time and O(N) memory a layer.
+"""The engine of long scalar rings: moments by fast Fourier transforms, O(N log N) time and O(N) memory a layer.
 
 Σ_j P_{i−j} e^{χ x_i x_j} = 1 + Σ_{k=1}^{M} c_k (χ x_i)^k (P * x^k)_i, and its derivative by χx_i is the numerator.
 M is chosen from |χ| max x² for a relative error below TOLERANCE in every exponential. Where that needs
@@ -7,6 +7,7 @@ more than MOST_TERMS, or cancels too many digits, one exponential for each pair 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -14,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispersion import Block, Kernel
+from dispersion.block.scalar_blocks import ScalarBlocks
+from simulate.engines.engine import Engine, Model, heads_of, is_plain_ring
 from simulate.engines.exponential import coefficients, reach
-from simulate.engines.scalar import LARGEST_STATE, steady
-from simulate.engines.states import States
+from simulate.engines.scalar import steady
+from simulate.engines.states import OneMap
 from simulate.engines.threads import pool, thread_count
 
 TOLERANCE = 1e-13
@@ -32,13 +35,35 @@ MOST_TERMS = next(degree for degree in range(1, 60) if degree % 2 and reach(degr
 REACHES = [reach(degree, TOLERANCE) for degree in range(1, MOST_TERMS, 2)]
 
 
+class Fft(Engine):
+    """Plain blocks of one feature on rings of any length."""
+
+    name = "fft"
+
+    def fits(self, model: Model) -> bool:
+        """Whether `model` is such a block."""
+        return is_plain_ring(model)
+
+    def system(self, models: Sequence[Model]) -> OneMap:
+        """The points of one of these `models`, the first."""
+        block = models[0]
+        assert isinstance(block, Block)
+        return OneMap(LongRing(block), ScalarBlocks.of([block]))
+
+    def operations(self, model: Model) -> float:
+        """Of the transforms."""
+        return float(heads_of(model) * model.n * 40 * np.log2(model.n))
+
+    def bytes(self, model: Model, points: int) -> float:
+        """Of states, and transforms."""
+        return 8 * model.n * (40 * points + 12 + 8 * heads_of(model))
+
+
 class LongRing:
     """The map F of a scalar block on a long ring.
 
-    block : plain, d = 1. largest : the largest admissible |x|.
+    block : plain, d = 1.
     """
-
-    largest = LARGEST_STATE
 
     def __init__(self, block: Block) -> None:
         self.block = block
@@ -47,10 +72,6 @@ class LongRing:
         self._heads = [_LongHead(head.kernel, chi) for head, chi in zip(block.heads, content, strict=True)]
         self._steady = min(head.steady for head in self._heads)
         self._values = [block.attention_scale * head.value[0, 0] for head in block.heads]
-
-    def begin(self, states: NDArray[np.float64]) -> States:
-        """The engine at `states` (P, N, 1)."""
-        return States(self, states)
 
     def __call__(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """(P, N, 1) F(X)."""

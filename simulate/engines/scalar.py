@@ -1,17 +1,24 @@
-"""Many scalar (d = 1) blocks iterated together: lanes, threads. numba is imported on first use."""
+"""The engine of plain rings of one feature: many points in one vector, threads over the vectors, all compiled.
+
+numba is imported on first use.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dispersion import Block
 from dispersion.block.scalar_blocks import ScalarBlocks
+from simulate.engines.engine import Engine, Model, heads_of, is_plain_ring
 from simulate.engines.threads import pool, thread_count
 
-LARGEST_STATE = 1e6
-"""A state beyond ±LARGEST_STATE has diverged."""
+LONG = 512
+"""Longest ring of the engine."""
 
 LARGEST_LOGIT = 600.0
 """Content logits max_h |χ_h| max_i x_i² beyond which e^{χ x_i x_j} nears the end of float64: rows are shifted there."""
@@ -29,6 +36,75 @@ def steady(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     """(…) the content logits up to which rows of positional `logits` (…, N), the largest 0, need no shift."""
     deep = (logits < DEEPEST) & (logits > -np.inf)
     return np.where(deep.any(axis=-1), LARGEST_LOGIT / 2, LARGEST_LOGIT)
+
+
+class Lanes(Engine):
+    """Plain blocks of one feature on rings of up to LONG tokens."""
+
+    name, together = "lanes", True
+
+    def fits(self, model: Model) -> bool:
+        """Whether `model` is such a block."""
+        return is_plain_ring(model) and model.n <= LONG
+
+    def system(self, models: Sequence[Model]) -> ScalarPoints:
+        """The points with these `models`."""
+        return ScalarPoints(ScalarBlocks.of([model for model in models if isinstance(model, Block)]))
+
+    def operations(self, model: Model) -> float:
+        """Of N(N + 1)/2 exponentials in each head."""
+        return heads_of(model) * 10 * model.n * (model.n + 1)
+
+    def bytes(self, model: Model, points: int) -> float:
+        """Of states, and tables by lag in each head."""
+        return 8 * points * model.n * (40 + 10 * heads_of(model))
+
+    def shared(self, model: Model) -> str | None:
+        """The activation: one is compiled for all points."""
+        forward = model.feedforward if isinstance(model, Block) else None
+        return None if forward is None else forward.activation.name
+
+
+@dataclass(frozen=True, eq=False)
+class ScalarPoints:
+    """The system of scalar points, one for each of `blocks`."""
+
+    blocks: ScalarBlocks
+
+    def begin(self, states: NDArray[np.float64]) -> OneFeature:
+        """The points at `states` (P, N, 1)."""
+        return OneFeature(Batch(self.blocks, states[..., 0]))
+
+    def take(self, points: NDArray) -> ScalarPoints:
+        """Some of the points."""
+        return ScalarPoints(self.blocks.take(points))
+
+    def arranged(self, states: NDArray[np.float64]) -> NDArray[np.int64]:
+        """(P,) from flat to steep: a vector of points takes the time of its steepest one."""
+        return np.argsort(np.abs(self.blocks.content).max(axis=1) * (states**2).max(axis=(1, 2)), kind="stable")
+
+
+class OneFeature:
+    """A `batch` with states (P, N, 1)."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self.advance = batch.advance
+
+    @property
+    def states(self) -> NDArray[np.float64]:
+        """(P, N, 1) after the last layer."""
+        return self._batch.states[..., None]
+
+    @property
+    def previous(self) -> NDArray[np.float64]:
+        """(P, N, 1) one layer earlier."""
+        return self._batch.previous[..., None]
+
+    @property
+    def steps(self) -> NDArray[np.int64]:
+        """(P,) layers completed."""
+        return self._batch.steps
 
 
 class Batch:

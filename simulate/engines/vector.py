@@ -1,4 +1,4 @@
-"""Blocks of any kind: attention in compiled tiles, a head to a thread, and buffers kept from layer to layer.
+"""The engine of blocks of any kind: attention in compiled tiles, a head to a thread, feed-forward by BLAS.
 
 For each head, with W = QᵀK and M = OV of few rows where their rank allows it,
 
@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dispersion import Block
 from dispersion.block.factors import Rotary
 from dispersion.block.head import Head
 from dispersion.block.kernel import softmax
 from dispersion.grid import positions
 from dispersion.line.chain import Chain, chain_logits, positional_kernel
-from simulate.engines.scalar import LARGEST_STATE, aligned
-from simulate.engines.states import States
+from simulate.engines.engine import Engine, Model, heads_of
+from simulate.engines.scalar import aligned
+from simulate.engines.states import OneMap
 from simulate.engines.threads import one_blas_thread, pool, thread_count
 
 LOG2_E = 1 / math.log(2)
@@ -40,7 +40,27 @@ TOGETHER = 64
 GROUP = 256
 """Tokens in the small states that attend together."""
 
-Model = Block | Chain
+
+class Blas(Engine):
+    """Blocks and chains of any kind."""
+
+    name = "blas"
+
+    def fits(self, model: Model) -> bool:
+        """Always."""
+        return True
+
+    def system(self, models: Sequence[Model]) -> OneMap:
+        """The points of one of these `models`, the first."""
+        return OneMap(VectorMap(models[0]))
+
+    def operations(self, model: Model) -> float:
+        """Of the products with d×d and N×N matrices, and the exponentials."""
+        return heads_of(model) * model.n * (model.n * (2 * model.d + 20) + 2 * model.d**2)
+
+    def bytes(self, model: Model, points: int) -> float:
+        """Of states, and N×N logits."""
+        return 8 * (40 * points * model.n * model.d + model.n**2 * (3 * heads_of(model) + 6))
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,10 +160,8 @@ class HeadMap:
 class VectorMap:
     """The map F of a Block, or of a Chain, on n tokens of d features.
 
-    model : the Block or Chain. largest : the largest admissible |x|.
+    model : the Block or Chain.
     """
-
-    largest = LARGEST_STATE
 
     def __init__(self, model: Model) -> None:
         from simulate.engines._tiles import ROWS
@@ -173,10 +191,6 @@ class VectorMap:
         if constant:
             self._tokens[:, : self.n, -1] = self._turned[:, -1, : self.n] = 1.0
         self._taken = _blank(self._group, self.n, _wider(self._columns[-1]))
-
-    def begin(self, states: NDArray[np.float64]) -> States:
-        """The engine at `states` (P, n, d)."""
-        return States(self, states)
 
     def __call__(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """(…, n, d) F(X)."""

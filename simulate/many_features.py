@@ -24,7 +24,7 @@ from dispersion.errors import (
 from dispersion.grid import Wavenumber, conjugate_pairs, grid_index, wavenumber
 from dispersion.memory import require
 from dispersion.quiet import beyond_float64, power_of_two
-from simulate.observables import HOMOGENEOUS, ROUNDING
+from simulate.one_feature import HOMOGENEOUS, ROUNDING
 
 TIE = 1e-6
 """Relative difference from which one of two waves is the larger."""
