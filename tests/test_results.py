@@ -4,14 +4,18 @@ import numpy as np
 import pytest
 
 from amplitude import (
+    ExactState,
     balloon,
     branch,
+    cluster_state,
     clusters,
     competition,
     find_oscillation,
     find_state,
     homogeneous_state,
     normal_form,
+    partitions,
+    pattern_branch,
     period_four,
     period_three,
     period_two,
@@ -134,3 +138,63 @@ def test_a_form_without_a_state_is_not_stable():
     assert np.isnan(made.amplitude)
     assert clusters(ring(0.6, Kernel.uniform(8), FeedForward([[2.0]], [[0.01]], "tanh"))).stable
     assert competition(ring(0.6), 4, 5).amplitudes.shape[1] == 2
+
+
+def uniform(scale=0.01):
+    return ring(0.6, Kernel.uniform(8), FeedForward([[2.0]], [[scale]], "tanh"))
+
+
+SAYS = {
+    "standing wave": ("Standing wave, k = 4 on 32 tokens", "growth 1.025666 a layer, rate +0.0253", "amplitude 0.1741"),
+    "travelling wave": ("Travelling wave, k = 3 on 32 tokens", "phase advance 0.03226 rad a layer", "other modes"),
+    "period two": ("Pattern of q = π", "growth 1.001000", "gamma = -0.4814"),
+    "period four": ("Pattern of q = π/2", "ψ = 0.7854", "c1 = -1.314, c3 = -0.3507"),
+    "period three": ("Pattern of q = 2π/3", "amplitude 0.08433", "stable"),
+    "homogeneous": ("Pattern of q = 0", "growth 1.008000", "stable"),
+    "normal form": ("Normal form of order 5, k = 4 on 32 tokens, d = 1", "amplitude 0.1687", "k = 3 (|Λ| = 0.9966)"),
+    "exact state": ("Exact steady state, k = 4 on 32 tokens, d = 1", "small changes: growth 0.999986", "residual"),
+    "oscillation": ("Invariant circle through 5 fields, k = 3 on 16 tokens, d = 2", "phase advance 0.25", "stable"),
+}
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_a_result_says_what_it_is(name):
+    said = str(RESULTS[name]())
+    assert all(part in said for part in SAYS[name])
+    assert 1 < len(said.splitlines()) < 8
+    assert max(map(len, said.splitlines())) < 120
+
+
+def test_several_modes_and_clusters_say_what_they_are():
+    said = str(competition(ring(0.6), 4, 5))
+    assert "Competition of k = 4 and 5 on 32 tokens" in said
+    assert "mode 1: stable (R_1, R_2) (0.2594, 0)" in said
+    assert "values 0.1455, -0.1455" in str(clusters(uniform()))
+    assert "Exact state of 2 clusters, values 0.1457, -0.1457" in str(cluster_state(uniform()))
+    assert str(partitions(uniform())[0]).startswith("8 tokens in clusters of 1, 7")
+    both = normal_form(ring(0.6), [dispersion_relation(ring(0.6)).mode(k) for k in (4, 5)], 3)
+    assert "k = 4, 5 on 32 tokens" in str(both)
+
+
+def test_branches_and_balloons_say_what_they_are():
+    path = pattern_branch(ring, (0.3, 0.6), k=4, name="gain")
+    said = str(path)
+    assert said.startswith(f"Branch of {len(path)} exact steady states, k = 4")
+    assert f"{path.stable.sum()} of them stable" in said
+    assert "gain from 0.3183 to 0.6, amplitude from 0 to 0.24" in said
+    (event,) = path.bifurcations
+    assert str(event) == "branch point at 0.5693, amplitude 0.2393 of k = 4"
+    assert str(event) in said
+    assert "ended: the parameter reached 0.6" in said
+    few = balloon([ring(gain) for gain in (0.2, 0.6)], values=(0.2, 0.6), name="gain")
+    assert "gain = 0.2: no pattern" in str(few)
+    assert "gain = 0.6: stable k = 4; unstable k = 3, 5" in str(few)
+    many = balloon([ring(0.2)] * 10, [4])
+    assert str(many).endswith("and 2 blocks more")
+
+
+def test_printing_does_not_compute_thousands_of_multipliers():
+    kernel = Kernel.gaussian_lobes(1200, separation=150, width=30.0, strength=2.0)
+    state = ExactState(ring(0.1, kernel), "steady", np.zeros((1200, 1)), np.zeros(1), 0.0)
+    assert "the multipliers of its 1200 numbers are not computed" in str(state)
+    assert "_spectrum" not in vars(state)

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import optimize
 
 from amplitude.closed_forms.clusters import clusters, without_positions
+from amplitude.summary import number, numbers, paragraph, stability
 from dispersion import ArgumentError, Block
 from dispersion.errors import real_array
 from dispersion.noun import Noun
@@ -45,6 +46,16 @@ class ClusterState(Noun):
     def stable(self) -> bool:
         """Whether every multiplier, within and between clusters, is inside the unit circle."""
         return bool(max(np.abs(self.within).max(), np.abs(self.between).max()) < 1)
+
+    def __str__(self) -> str:
+        """What it is, in a few lines."""
+        return paragraph(
+            f"exact state of {len(self.values)} clusters, values {numbers(self.values)}",
+            f"shares {numbers(self.fractions)}",
+            f"largest multiplier inside clusters {number(np.abs(self.within).max())}, "
+            f"between them {number(np.abs(self.between).max())}",
+            stability(self.stable, "to any change"),
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from amplitude.closed_forms.potential import one_mode_potential
 from amplitude.closed_forms.scalar_forms import ROUNDING, At, ScalarForms
+from amplitude.summary import growth, number, numbers, paragraph, stability
 from dispersion import Block, ExclusionError
 from dispersion.errors import choice
 from dispersion.noun import Noun
@@ -62,6 +63,15 @@ class Clusters(Noun):
     def stable(self) -> bool:
         """Whether the clusters exist and hold together: β, μ > 0, α_3 < 0 and |α_2| < |α_3|u."""
         return self.mu > 0 < self.beta and self.alpha3 < 0 and abs(self.alpha2) < -self.alpha3 * self.amplitude
+
+    def __str__(self) -> str:
+        """What it is, in a few lines."""
+        return paragraph(
+            f"two balanced clusters, cubic closed form at '{self.at}'",
+            growth(1 + self.mu),
+            f"values {numbers(self.values)}, β = {number(self.beta)}",
+            stability(self.stable, f"to differences inside them: multipliers {numbers(self.within_multipliers)}"),
+        )
 
     def potential(self, u: ArrayLike) -> NDArray[np.float64]:
         """V(u) = −μu²/2 + βu⁴/4 with u⁺ − u = −V'(u), at half separations `u` (any shape)."""

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from amplitude.closed_forms.cubic import cross_coupling, self_coupling
 from amplitude.closed_forms.potential import two_mode_potential
 from amplitude.closed_forms.scalar_forms import At, ScalarForms
+from amplitude.summary import growth, numbers, paragraph
 from dispersion import Block, ExclusionError
 from dispersion.errors import whole_number
 from dispersion.grid import grid_index
@@ -117,6 +118,17 @@ class Competition(Noun):
     def phase_advances(self) -> NDArray[np.float64]:
         """(states, 2) Ω_i = ω_i − Σ_j Im(coefficient_ij) R_j² of each stable state, radians per layer."""
         return np.angle(self.multipliers) - self.amplitudes**2 @ self.coefficients.imag.T
+
+    def __str__(self) -> str:
+        """What it is, in a few lines."""
+        states = ", ".join(f"({numbers(R)})" for R in self.amplitudes)
+        return paragraph(
+            f"competition of k = {self.k[0]} and {self.k[1]} on {self.n} tokens, cubic closed form at '{self.at}'",
+            growth(self.multipliers),
+            f"saturation by itself {numbers(self.self_coefficients)}, by the other {numbers(self.cross_coefficients)}",
+            f"{self.regime}: stable (R_1, R_2) {states}" if states else f"{self.regime}: no stable state at this order",
+            "other modes are not asked",
+        )
 
     def potential(self, R1: ArrayLike, R2: ArrayLike) -> NDArray[np.float64]:
         """V(R1, R2) of Eq. 122, R1 and R2 broadcast together; refused unless c_12 = c_21."""

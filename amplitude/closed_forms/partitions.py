@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from amplitude.closed_forms.cluster_states import MERGED, ClusterMap, ClusterState
 from amplitude.closed_forms.clusters import saturation, without_positions
 from amplitude.closed_forms.scalar_forms import ScalarForms
+from amplitude.summary import growth, listed, numbers, paragraph, stability
 from dispersion import ArgumentError, Block
 from dispersion.errors import whole_number
 from dispersion.memory import require
@@ -45,6 +46,14 @@ class Partition(Noun):
     def stable(self) -> bool:
         """Whether all of them are inside the unit circle; a single token has no differences inside."""
         return bool(np.abs(self.multipliers[0]) < 1)
+
+    def __str__(self) -> str:
+        """What it is, in a few lines."""
+        return paragraph(
+            f"{self.counts.sum()} tokens in clusters of {listed(self.counts)}, values {numbers(self.state.values)}",
+            growth(self.multipliers[0]),
+            stability(self.stable, "to any change"),
+        )
 
     @property
     def tokens(self) -> Floats:

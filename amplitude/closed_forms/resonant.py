@@ -8,13 +8,16 @@ All functions take `block`; `at`, where coefficients are evaluated ('gain', 'ons
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from amplitude.closed_forms.cubic import self_coupling
 from amplitude.closed_forms.scalar_forms import At, ScalarForms
+from amplitude.summary import growth, motion, number, paragraph, stability
 from dispersion import Block, ExclusionError
 from dispersion.errors import real_number
 from dispersion.noun import Noun
@@ -22,11 +25,27 @@ from dispersion.quiet import beyond_float64, harmless_underflow
 
 
 @dataclass(frozen=True)
-class Sector(Noun):
+class Sector(Noun, ABC):
     """What the sectors share: multiplier, Λ at the actual gain (real); at, where coefficients were evaluated."""
 
+    pattern: ClassVar[str]
     multiplier: float
     at: str
+
+    @property
+    @abstractmethod
+    def amplitude(self) -> float:
+        """|B|; NaN if there is none."""
+
+    @property
+    @abstractmethod
+    def stable(self) -> bool:
+        """Whether the pattern of this amplitude exists and attracts within its own mode."""
+
+    @property
+    def psi(self) -> float:
+        """ψ = arg B of the pattern, radians."""
+        return 0.0
 
     @property
     def mu(self) -> float:
@@ -43,6 +62,17 @@ class Sector(Noun):
         """Radians per layer: 0, or π if the sector flips."""
         return float(np.angle(self.multiplier))
 
+    def __str__(self) -> str:
+        """What it is, in a few lines."""
+        own = [field.name for field in fields(self) if field.name not in ("multiplier", "at")]
+        return paragraph(
+            f"pattern of {self.pattern}, cubic closed form at '{self.at}'",
+            growth(self.multiplier),
+            f"{motion(self.amplitude, self.phase_advance)}, ψ = {number(self.psi)}",
+            ", ".join(f"{name} = {number(getattr(self, name))}" for name in own),
+            stability(self.stable, "within its own mode; other modes are not asked"),
+        )
+
 
 @dataclass(frozen=True)
 class PeriodTwo(Sector):
@@ -51,6 +81,7 @@ class PeriodTwo(Sector):
     multiplier : Λ; at : where γ was evaluated; gamma : γ; mean_ratio : m/B².
     """
 
+    pattern: ClassVar[str] = "q = π"
     gamma: float
     mean_ratio: float
 
@@ -82,6 +113,7 @@ class PeriodFour(Sector):
     multiplier : Λ; at : where c_1, c_3 were evaluated; c1, c3 : c_1 and c_3, times sign(Λ).
     """
 
+    pattern: ClassVar[str] = "q = π/2"
     c1: float
     c3: float
 
@@ -128,6 +160,7 @@ class PeriodThree(Sector):
     multiplier : Λ; at : where a_2, c_1 were evaluated; a2, c1 : the coefficients.
     """
 
+    pattern: ClassVar[str] = "q = 2π/3"
     a2: float
     c1: float
 
@@ -185,6 +218,7 @@ class HomogeneousState(Sector):
     multiplier : Λ; at : where b_2, b_3 were evaluated; b2, b3 : the coefficients.
     """
 
+    pattern: ClassVar[str] = "q = 0"
     b2: float
     b3: float
 

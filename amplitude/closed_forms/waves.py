@@ -13,6 +13,7 @@ from amplitude.closed_forms.cubic import self_coupling
 from amplitude.closed_forms.potential import one_mode_potential
 from amplitude.closed_forms.scalar_forms import At, ScalarForms
 from amplitude.plot import plot_potential
+from amplitude.summary import growth, motion, paragraph, stability
 from dispersion import Block, ExclusionError
 from dispersion.errors import real_number
 from dispersion.grid import grid_index
@@ -80,6 +81,18 @@ class Wave(Noun):
     def mean(self) -> float:
         """Mean over tokens of the saturated wave, a + X_0."""
         return self.state + self.mean_ratio * self.amplitude**2
+
+    def __str__(self) -> str:
+        """What it is, in a few lines."""
+        kind = "alternating" if self.multiplier.real < 0 else "standing"
+        kind = "travelling" if isinstance(self.beta, complex) else kind
+        return paragraph(
+            f"{kind} wave, k = {self.k} on {self.n} tokens, cubic closed form at '{self.at}'",
+            growth(self.multiplier),
+            motion(self.amplitude, self.phase_advance),
+            f"β = {self.beta:z.4g}, {'super' if self.supercritical else 'sub'}critical",
+            stability(self.stable, "within its own mode; other modes are not asked"),
+        )
 
     def field(self, layer: float = 0.0, phase: float = 0.0) -> NDArray[np.float64]:
         """(n,) the saturated wave to second order, x_j = a + X_0 + 2Re(z + X_2 z²), z = R e^{i(qj + Ωl + θ_0)}.

@@ -20,6 +20,7 @@ from amplitude.exact.scalar_waves import fits, likeness, stable, standing_patter
 from amplitude.exact.states import ExactState, find_state
 from amplitude.exact.symmetry import dominant, odd, snapped, spectrum
 from amplitude.progress import progress_bar
+from amplitude.summary import listed, numbers, paragraph
 from dispersion import ArgumentError, Block, Head, Kernel, dispersion_relation
 from dispersion.errors import frozen, frozen_array, items, whole_number
 from dispersion.grid import grid_index
@@ -35,6 +36,8 @@ OWN = 800.0
 BATCH = 256
 """Blocks whose patterns are computed together."""
 
+SHOWN = 8
+"""Blocks of which a balloon says in words what it has."""
 CHECKS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 """Layers after which the map may have come near a stable state."""
 SEED, NOISE, TILT = 1e-2, 1e-2, 0.2
@@ -79,6 +82,20 @@ class Balloon(Noun):
     def stable_wavenumbers(self, point: int) -> tuple[int, ...]:
         """The wavenumbers of which a family is stable at block number `point`, in increasing order."""
         return tuple(int(k) for k in self.ks[self.stable[whole_number("point", point, 0, len(self.values) - 1)]])
+
+    def __str__(self) -> str:
+        """What it is, in a few lines: those of the first blocks."""
+        kinds, lines = {"stable": self.stable, "unstable": self.exists & ~self.stable, "lost": self.lost}, []
+        for place, value in enumerate(self.values[:SHOWN]):
+            ks = {kind: listed(self.ks[chosen[place]]) for kind, chosen in kinds.items()}
+            found = "; ".join(f"{kind} k = {those}" for kind, those in ks.items() if those)
+            lines.append(f"{self.name} = {numbers(value)}: {found or 'no pattern'}")
+        more = len(self.values) - SHOWN
+        return paragraph(
+            f"exact patterns of {len(self.values)} blocks, k = {listed(self.ks) or 'none'}",
+            *lines,
+            f"and {more} blocks more" if more > 0 else "",
+        )
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw wavenumbers over the parameter, stable ones filled and unstable ones hollow; returns the axes.

@@ -14,6 +14,7 @@ from amplitude.exact.continuation import Path, Point
 from amplitude.exact.equations import Floats
 from amplitude.exact.states import NEUTRAL, ExactState
 from amplitude.exact.symmetry import circulant, flips, moves
+from amplitude.summary import number
 from dispersion.noun import Noun
 from dispersion.quiet import harmless_underflow
 
@@ -39,6 +40,10 @@ class Bifurcation(Noun):
     multiplier: complex
     multiplicity: int
     place: float
+
+    def __str__(self) -> str:
+        """What it is, in a line."""
+        return f"{self.kind} at {number(self.value)}, amplitude {number(self.state.amplitude)} of k = {self.state.k}"
 
 
 def bifurcations_between(path: Path, a: Point, b: Point, place: int) -> list[Bifurcation]:

@@ -14,6 +14,7 @@ from amplitude.exact.continuation import MakeBlock, Path, Point, Walk, walk
 from amplitude.exact.equations import Floats, Kind, Problem
 from amplitude.exact.states import ExactState, find_state
 from amplitude.progress import progress_bar
+from amplitude.summary import LARGEST, number, paragraph
 from dispersion import ArgumentError
 from dispersion.errors import frozen, frozen_array, real_number, whole_number
 from dispersion.grid import Wavenumber
@@ -77,6 +78,19 @@ class Branch(Noun):
     def stable(self) -> NDArray[np.bool_]:
         """(P,) whether each state is stable."""
         return np.array([state.stable for state in self.states])
+
+    def __str__(self) -> str:
+        """What it is, in a few lines; stability only where there are not too many multipliers."""
+        R, size = self.amplitude, self.states[0].field.size
+        known = size <= LARGEST
+        return paragraph(
+            f"branch of {len(self)} exact {self.states[-1].kind} states, k = {self.k}",
+            f"{self.name} from {number(self.values[0])} to {number(self.values[-1])}, "
+            f"amplitude from {number(R[0])} to {number(R[-1])}",
+            f"{self.stable.sum()} of them stable" if known else f"{size} multipliers of each are not computed",
+            *(f"{event}" for event in self.bifurcations),
+            f"ended: {self.ended}",
+        )
 
     @property
     def residual(self) -> float:

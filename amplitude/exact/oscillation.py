@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from amplitude.exact.equations import Floats, newton
 from amplitude.exact.symmetry import Reduction, dominant, projection, shift_matrix, spectrum
+from amplitude.summary import changes, motion, paragraph, tokens
 from dispersion import ArgumentError, Block, Mode
 from dispersion.block.derivative import require_jacobian, value_and_jacobian
 from dispersion.errors import frozen, frozen_array, instance, real_array, real_number, whole_number
@@ -98,9 +99,23 @@ class Oscillation(Noun):
         return frozen(kept[np.argsort(-np.abs(kept), kind="stable")].astype(complex))
 
     @property
+    def growth(self) -> float:
+        """By what factor the fastest small change grows in a layer: the largest |Λ|."""
+        return float(np.abs(self.multipliers[0]))
+
+    def __str__(self) -> str:
+        """What it is, in a few lines; multipliers only where there are not too many."""
+        return paragraph(
+            f"invariant circle through {len(self.fields)} fields, {tokens(self.k, self.block)}",
+            motion(self.amplitude, self.phase_advance),
+            changes(self, self.fields.size),
+            f"residual {self.residual:.1e}, between the fields {self.defect:.1e}",
+        )
+
+    @property
     def stable(self) -> bool:
         """Whether no perturbation grows, |Λ| ≤ 1 + `TRUNCATED`."""
-        return bool(np.abs(self.multipliers[0]) <= 1 + TRUNCATED)
+        return self.growth <= 1 + TRUNCATED
 
 
 @beyond_float64

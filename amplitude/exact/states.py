@@ -21,6 +21,7 @@ from amplitude.exact.symmetry import (
     spectrum,
     unwrapped,
 )
+from amplitude.summary import changes, motion, numbers, paragraph, tokens
 from dispersion import ArgumentError, Block, Mode
 from dispersion.block.derivative import require_jacobian, value_and_jacobian
 from dispersion.eigen import eigenvalues, ranking
@@ -156,6 +157,17 @@ class ExactState(Noun):
         own = self.k if isinstance(self.k, tuple) else (self.k,)
         q = unwrapped(self.block.shape, own)[0][index]
         return float(np.pi - (np.pi + q @ self.drift) % (2 * np.pi)) + 0.0
+
+    def __str__(self) -> str:
+        """What it is, in a few lines; multipliers only where there are not too many."""
+        moves = self.kind == "travelling"
+        return paragraph(
+            f"exact {self.kind} state, {tokens(self.k, self.block)}",
+            motion(self.amplitude, self.phase_advance),
+            f"drift {numbers(self.drift)} tokens a layer" if moves else "",
+            changes(self, self.field.size),
+            f"residual {self.residual:.1e}",
+        )
 
     @cached_property
     def lattice_defect(self) -> float:

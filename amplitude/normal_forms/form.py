@@ -21,6 +21,7 @@ from amplitude.normal_forms.reduced_map import ReducedMap, Solution
 from amplitude.normal_forms.steady import solutions
 from amplitude.normal_forms.verdicts import judged, verdict
 from amplitude.plot import plot_potential
+from amplitude.summary import growth, motion, paragraph, stability, tokens
 from dispersion import ArgumentError, Block, Dispersion, ExclusionError, Mode, dispersion_relation
 from dispersion.errors import check_shape, instance, items, number_array, real_array, whole_number
 from dispersion.grid import Wavenumber, conjugate_pairs, wavenumber
@@ -244,6 +245,19 @@ class NormalForm(Noun):
 
     def caveats(self) -> tuple[str, ...]:
         """What `amplitude` and `error` do not cover, in plain sentences; none where all is well."""
+        found = list(self._crowd)
+        if self.solution is None and self.growing:
+            found.append(f"no stable state at order {self.order}")
+        elif self.solution is not None and not self._near[0].found:
+            found.append(f"the block has no state within half the size of the one at order {self.order}")
+        elif self.solution is not None and np.isnan(self.error()):
+            factor = min(correction.growth for correction in self._near)
+            found.append(f"the block leaves this state: small changes grow by a factor of {factor:.4f} a layer")
+        return tuple(found)
+
+    @property
+    def _crowd(self) -> tuple[str, ...]:
+        """Which of the `neighbours` grow, and which nearly do, in plain sentences."""
         found = list[str]()
         for what, growing in (
             ("grow as well, and this state may lose to them", True),
@@ -254,14 +268,18 @@ class NormalForm(Noun):
                 names = ", ".join(f"k = {k} (|Λ| = {abs(value):.4f})" for k, value in chosen[:3])
                 more = f" and {len(chosen) - 3} more" if len(chosen) > 3 else ""
                 found.append(f"other modes {what}: {names}{more}")
-        if self.solution is None and self.growing:
-            found.append(f"no stable state at order {self.order}")
-        elif self.solution is not None and not self._near[0].found:
-            found.append(f"the block has no state within half the size of the one at order {self.order}")
-        elif self.solution is not None and np.isnan(self.error()):
-            growth = min(correction.growth for correction in self._near)
-            found.append(f"the block leaves this state: small changes grow by a factor of {growth:.4f} a layer")
         return tuple(found)
+
+    def __str__(self) -> str:
+        """What it is, in a few lines; what the block itself says is left to `error` and `caveats`."""
+        return paragraph(
+            f"normal form of order {self.order}, {tokens([mode.k for mode in self.modes], self.block)}",
+            growth([mode.multiplier for mode in self.modes]),
+            motion(self.amplitude, self.phase_advance),
+            f"{'super' if self.supercritical else 'sub'}critical" if len(self.modes) == 1 else "",
+            stability(self.stable, "within these modes; error() bounds the error of the amplitude"),
+            *self._crowd,
+        )
 
     @beyond_float64
     def potential(self, R: ArrayLike) -> NDArray[np.float64]:
