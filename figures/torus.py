@@ -40,8 +40,7 @@ def growth_maps(networks: Sequence[ConViT], progress: bool, label: str) -> NDArr
 
 def matrices(relation: Dispersion, symbols: NDArray[np.complex128]) -> NDArray[np.complex128]:
     """(…, d, d) J = C + Σ_h λ_h (ε_a C M_h N_1) of `relation` where the heads have the `symbols` (…, heads)."""
-    mixed: NDArray[np.complex128] = np.tensordot(symbols, relation.channels.astype(complex), axes=1)
-    return mixed + relation.pointwise
+    return relation.slopes.matrices(np.moveaxis(symbols, -1, 0))
 
 
 def symbols_by_wavenumber(relation: Dispersion) -> NDArray[np.complex128]:

@@ -12,56 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import accumulate
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from dispersion import Chain, OutputValue
+from dispersion import Chain
+from dispersion.block.slopes import Slopes
 from dispersion.errors import frozen_array
 from dispersion.noun import Noun
 from models.check import STEP, TOLERANCE, Map, Sender
 from models.measured import MEMORY
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Linearised(Noun):
-    """D of one layer at 1⊗a, in factors.
-
-    pointwise : C (d, d); seen : N_1 (d, d); attention : A (heads, n, n); maps : of each head, O and V; scale : ε_a.
-    """
-
-    pointwise: Floats
-    seen: Floats
-    attention: Floats
-    maps: tuple[OutputValue, ...]
-    scale: float
-
-    @classmethod
-    def of(cls, chain: Chain, a: Floats) -> Linearised:
-        """Of the `chain` at 1⊗`a`."""
-        block = chain.block
-        pointwise, seen = block.pointwise_jacobian(block.attended(a)), block.seen_jacobian(a)
-        maps = tuple(head.output_value for head in block.heads)
-        return cls(pointwise, seen, chain.attention(a), maps, block.attention_scale)
-
-    def __call__(self, u: Floats) -> Floats:
-        """(n, d) D u = [u + ε_a Σ_h A_h (u N_1ᵀ) M_hᵀ] Cᵀ."""
-        heads = zip(self.attention, self.maps, strict=True)
-        mixed = sum(each.mix(A, u @ self.seen.T) for A, each in heads)
-        return np.asarray((u + self.scale * mixed) @ self.pointwise.T)
-
-    def transposed(self, u: Floats) -> Floats:
-        """(n, d) Dᵀ u = v + ε_a Σ_h (A_hᵀ v M_h) N_1, v = u C."""
-        v, mixed = u @ self.pointwise, np.zeros_like(u)
-        for A, each in zip(self.attention, self.maps, strict=True):
-            back = A.T @ (v @ each.output)
-            mixed += back if each.value is None else back @ each.value
-        return np.asarray(v + self.scale * mixed @ self.seen)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,15 +104,17 @@ def line_check(
     n, d = chains[0].n, chains[0].d
     derivatives, base = [], a
     for chain in chains:
-        derivatives.append(Linearised.of(chain, base))
+        derivatives.append((Slopes(chain.block, base), chain.attention(base)))
         base = chain.block.homogeneous_map(base)
 
     def through(v: Floats) -> list[Floats]:
         """(n, d) v after 0 … L layers."""
-        return list(accumulate(derivatives, lambda u, derivative: derivative(u), initial=v.reshape(n, d)))
+        return list(accumulate(derivatives, lambda u, layer: layer[0].apply(layer[1], u), initial=v.reshape(n, d)))
 
     def back(u: Floats) -> Floats:
-        return reduce(lambda v, derivative: derivative.transposed(v), reversed(derivatives), u.reshape(n, d)).ravel()
+        for slopes, attention in reversed(derivatives):
+            u = slopes.apply_transposed(attention, u.reshape(n, d))
+        return u.ravel()
 
     operator = LinearOperator((n * d, n * d), lambda v: through(v)[-1].ravel(), back, dtype=np.float64)
     start = np.random.default_rng(rng).normal(size=n * d)

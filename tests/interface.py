@@ -177,7 +177,13 @@ def calls() -> dict[str, Callable[[dict[str, Any]], Call]]:
         "dispersion.QueryKey": lambda t: (QueryKey, factors),
         "dispersion.OutputValue": lambda t: (OutputValue, {"output": W8[:2, :3], "value": W8[:3, :2]}),
         "dispersion.OutputValue.values": lambda t: (OutputValue(W8[:2, :3], W8[:3, :2]).values, {"x": X2}),
-        "dispersion.OutputValue.mix": lambda t: (OutputValue(W2).mix, {"weights": np.eye(6), "x": X2}),
+        **{
+            f"dispersion.OutputValue.{name}": lambda t, n=name: (
+                getattr(OutputValue(W2), n),
+                {"weights": np.eye(6), "x": X2},
+            )
+            for name in ("mix", "mix_transposed")
+        },
         **{
             f"dispersion.{kind}.{name}": lambda t, k=kind, n=name, a=a: (
                 getattr(t["rotary"] if k == "Rotary" else QueryKey(**factors), n),

@@ -233,11 +233,15 @@ def test_a_bound_for_polynomials_and_without_feed_forward():
 
 
 def test_memory_is_estimated_before_it_is_taken(monkeypatch):
-    with pytest.raises(ArgumentError, match="n: got 20000, attention of 6,400,000,000 bytes"):
-        Chain(ranged_block(9), 20000, "open")
-    monkeypatch.setattr("dispersion.line.chain.MEMORY", 2**17)
-    with pytest.raises(ArgumentError, match="n: got 80, a Jacobian of 204,800 bytes; accepted: at most 131,072"):
-        Chain(ranged_block(9), 80, "open").jacobian()
+    block = ranged_block(9)
+    monkeypatch.setattr("dispersion.memory.SMALL", 0)
+    monkeypatch.setattr("dispersion.memory.available_memory", lambda: 10**9)
+    with pytest.raises(ArgumentError, match="n: got 20000, attention weights of .* that needs 19,200,000,000"):
+        Chain(block, 20000, "open")
+    chain = Chain(block, 80, "open")
+    monkeypatch.setattr("dispersion.memory.available_memory", lambda: 10**5)
+    with pytest.raises(ArgumentError, match="n: got 80, a Jacobian of 160² that needs .* at most 80,000 bytes"):
+        chain.jacobian(np.zeros(block.d))
 
 
 def test_refusals(random_block):

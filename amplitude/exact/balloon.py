@@ -289,7 +289,7 @@ def _damping_to_onset(block: Block, k: int, a: Floats) -> float:
     """The damping at which |Λ_k| = 1, to first order: d|Λ| = −ε_a Re(e^{−iω} wᴴ C N_1 v) for each unit of it."""
     relation = dispersion_relation(block, state=a)
     mode = relation.mode(k)
-    inner = block.attention_scale * mode.left.conj() @ relation.pointwise @ block.seen_jacobian(a) @ mode.right
+    inner = block.attention_scale * mode.left.conj() @ relation.pointwise @ relation.slopes.inner @ mode.right
     with np.errstate(all="ignore"):
         return float((abs(mode.multiplier) - 1) / (inner * np.exp(-1j * mode.phase)).real)
 

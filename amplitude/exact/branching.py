@@ -18,10 +18,10 @@ from amplitude.exact.states import ExactState
 from amplitude.exact.symmetry import slides_of
 from amplitude.progress import progress_bar
 from dispersion import ArgumentError, Block, Mode, dispersion_relation
+from dispersion.block.slopes import Slopes
 from dispersion.errors import flag, instance, real_number, whole_number
 from dispersion.grid import Wavenumber, grid_index, grid_wavenumbers, wavenumber
 from dispersion.quiet import beyond_float64
-from dispersion.ring.homogeneous import homogeneous_jacobian
 from dispersion.ring.mode import eigenmode
 
 REAL = 1e-6
@@ -197,7 +197,7 @@ class _Homogeneous:
         """(d,) the fixed point a = g(a) of `block` that Newton's method reaches from the guess."""
 
         def system(a: Floats) -> tuple[Floats, Floats]:
-            return block.homogeneous_map(a) - a, homogeneous_jacobian(block, a) - np.eye(block.d)
+            return block.homogeneous_map(a) - a, Slopes(block, a).homogeneous - np.eye(block.d)
 
         limit = 1e-12 * (1 + float(np.abs(self.guess).max()))
         a, residual, steps = newton(system, self.guess, limit)

@@ -7,8 +7,8 @@ import numpy as np
 from amplitude.exact.equations import Floats, newton
 from amplitude.exact.states import NEUTRAL
 from dispersion import ArgumentError, Block
+from dispersion.block.slopes import Slopes
 from dispersion.errors import frozen
-from dispersion.ring.homogeneous import homogeneous_jacobian
 
 ZERO = 1e-15
 """|g(0)| up to which 0 counts as a fixed point."""
@@ -45,13 +45,13 @@ def _fixed_point(block: Block, a: Floats) -> Floats | None:
     """The attracting fixed point of g that Newton's method reaches from `a`, or None."""
 
     def system(a: Floats) -> tuple[Floats, Floats]:
-        return block.homogeneous_map(a) - a, homogeneous_jacobian(block, a) - np.eye(block.d)
+        return block.homogeneous_map(a) - a, Slopes(block, a).homogeneous - np.eye(block.d)
 
     limit = 1e-13 * (1 + float(np.abs(a).max()))
     try:
         found, residual, _ = newton(system, a, limit)
         attracts = (
-            residual <= limit and np.abs(np.linalg.eigvals(homogeneous_jacobian(block, found))).max() <= 1 + NEUTRAL
+            residual <= limit and np.abs(np.linalg.eigvals(Slopes(block, found).homogeneous)).max() <= 1 + NEUTRAL
         )
     except ArgumentError:  # a state without a derivative on the way
         return None

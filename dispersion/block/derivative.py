@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dispersion.block.block import Block, require_periodic
 from dispersion.block.head import Head
 from dispersion.block.kernel import softmax
+from dispersion.block.slopes import jacobian_bytes
 from dispersion.grid import positions
 from dispersion.memory import require
 
@@ -49,7 +50,7 @@ def value_and_jacobian(block: Block, x: Floats) -> tuple[Floats, Floats]:
 def require_jacobian(block: Block, at_once: int = 1) -> None:
     """Refuse a `block` of which `at_once` dense derivatives do not fit in the memory."""
     n, d = block.n, block.d
-    needed = 8 * (at_once * 5 * (n * d) ** 2 + (len(block.heads) + 4 + 3 * d) * n**2)
+    needed = jacobian_bytes(len(block.heads), n, d, 5 * at_once) + 24 * d * n**2
     require("block", f"derivatives of {n * d:,}² at {n:,} tokens", needed)
 
 
@@ -57,15 +58,9 @@ def _head(head: Head, seen: Floats, slope: Floats) -> Floats:
     """(n, n) A of one head at `seen` (n, d); ∂/∂s of its Σ_j A_ij v_j is added to `slope` (n, d, n, d)."""
     n = len(seen)
     values = seen @ head.value.T
-    if head.rotary is None:
-        queries = seen @ head.content if head.key_bias is None else seen @ head.content + head.key_bias
-        keys, query_slopes, key_slopes = seen, head.content.T, None
-    else:
-        rotary, angle = head.rotary, positions(head.kernel.shape) @ head.rotary.frequencies.T
-        size = np.sqrt(len(rotary.query))
-        queries, keys = rotary.rotated(rotary.queries(seen), angle) / size, rotary.rotated(rotary.keys(seen), angle)
-        query_slopes = np.swapaxes(rotary.rotated(rotary.query.T, angle[:, None, :]), 1, 2) / size
-        key_slopes = np.swapaxes(rotary.rotated(rotary.key.T, angle[:, None, :]), 1, 2)
+    logit, position = head.query_key, positions(head.kernel.shape)
+    queries, keys = logit.queries(seen, position) / logit.root, logit.keys(seen, position)
+    query_slopes, key_slopes = logit.query_slope(position) / logit.root, logit.key_slope(position)
     content, positional = queries @ keys.T, head.positional()
     if head.gate is None:
         soft = softmax(content + positional)
@@ -78,10 +73,10 @@ def _head(head: Head, seen: Floats, slope: Floats) -> Floats:
     tilted = (share * soft)[:, :, None] * deviation  # (i, j, a): P_ij (v_j − m_i)
     slope += weights[:, None, :, None] * head.value[None, :, None, :]
     sideways = tilted.transpose(0, 2, 1)[..., None]  # (i, a, j, 1)
-    if key_slopes is None:
-        slope += sideways * queries[:, None, None, :]
-    else:
+    if key_slopes is not None and key_slopes.ndim == 3:
         slope += sideways * np.tensordot(queries, key_slopes, axes=(1, 1))[:, None, :, :]
+    else:
+        slope += sideways * (queries if key_slopes is None else queries @ key_slopes)[:, None, None, :]
     token = np.arange(n)
     slope[token, :, token, :] += (tilted.transpose(0, 2, 1) @ keys) @ query_slopes
     return np.asarray(weights)

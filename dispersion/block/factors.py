@@ -307,3 +307,10 @@ class OutputValue(Noun):
         """(…, n, d) Σ_j A_ij M x_j of attention `weights` A (…, n, n) and states `x` (…, n, d)."""
         x = states("x", x, None, self.d)
         return np.asarray(states("weights", weights, None, x.shape[-2]) @ self.values(x) @ self.output.T)
+
+    @beyond_float64
+    def mix_transposed(self, weights: NDArray, x: NDArray) -> NDArray:
+        """(…, n, d) Σ_i A_ij Mᵀ x_i: the transpose of `mix`."""
+        x = states("x", x, None, self.d)
+        back = np.swapaxes(states("weights", weights, None, x.shape[-2]), -1, -2) @ (x @ self.output)
+        return np.asarray(back if self.value is None else back @ self.value)

@@ -13,14 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from dispersion.block.block import Block
 from dispersion.block.head import Head
 from dispersion.block.kernel import Kernel, softmax
+from dispersion.block.slopes import jacobian_bytes, slopes_at
 from dispersion.errors import ArgumentError, choice, frozen, instance, number_array, real_number, whole_number
 from dispersion.memory import require
 from dispersion.noun import Noun, cached_property
 from dispersion.quiet import beyond_float64, harmless_underflow
 
 BOUNDARIES = ("periodic", "open", "causal")
-MEMORY = 2**28
-"""Largest dense matrix that is built, in bytes."""
 
 STEEPEST = {
     "tanh": 1.0,
@@ -63,9 +62,8 @@ class Chain(Noun):
                 raise ArgumentError("n", self.n, f"more than {low + high}: lags −{low} … {high} must not wrap twice")
             if not head.query_key.periodic_on((self.n,)):
                 raise ArgumentError(f"heads[{number}].rotary", "frequencies off the grid", f"multiples of 2π/{self.n}")
-        size = 8 * len(self.block.heads) * self.n**2
-        if size > MEMORY:
-            raise ArgumentError("n", f"{self.n}, attention of {size:,} bytes", f"at most {MEMORY:,} bytes")
+        heads = len(self.block.heads)
+        require("n", f"{self.n}, attention weights of {heads} × {self.n:,}²", jacobian_bytes(heads, self.n, 0))
         _ = self._logits  # refuses a token without keys
 
     @property
@@ -111,16 +109,12 @@ class Chain(Noun):
     def jacobian(self, state: ArrayLike | None = None) -> NDArray[np.float64]:
         """(n·d, n·d) derivative of F at 1⊗`state`, I⊗C + ε_a Σ_h A°_h ⊗ C M_h N_1 (Eq. 55), tokens before features.
 
-        state : a, (d,), or a number for d = 1; zero by default. An ArgumentError names the bytes of a matrix too large.
+        state : a, (d,), or a number for d = 1; zero by default. An ArgumentError refuses the bytes of more than 80 % of
+        the available memory.
         """
-        size = 8 * (self.n * self.d) ** 2
-        if size > MEMORY:
-            raise ArgumentError("n", f"{self.n}, a Jacobian of {size:,} bytes", f"at most {MEMORY:,} bytes")
-        C, mixes = linearised(self.block, state)
-        jacobian = np.kron(np.eye(self.n), C).astype(np.float64)
-        for A, M in zip(self.attention(state), mixes, strict=True):
-            jacobian += np.kron(A, M)
-        return jacobian
+        needed = jacobian_bytes(len(self.block.heads), self.n, self.d)
+        require("n", f"{self.n}, a Jacobian of {self.n * self.d:,}²", needed)
+        return slopes_at(self.block, state).dense(self.attention(state))
 
 
 @harmless_underflow
@@ -183,17 +177,6 @@ def require_chain(block: Block) -> None:
     for number, head in enumerate(block.heads):
         if head.gate is not None:
             raise ArgumentError(f"heads[{number}].gate", head.gate, "None: on a chain")
-
-
-def linearised(block: Block, state: ArrayLike | None) -> tuple[NDArray[np.float64], list[NDArray[np.float64]]]:
-    """(C, [ε_a C M_h N_1]), each (d, d): the parts of J(q) of `block` at 1⊗`state`."""
-    a = block.homogeneous_state(state)
-    C, inner = block.pointwise_jacobian(block.attended(a)), block.seen_jacobian(a)
-    with np.errstate(over="ignore", invalid="ignore"):
-        mixes = [block.attention_scale * C @ head.value @ inner for head in block.heads]
-    if not all(np.isfinite(part).all() for part in (C, *mixes)):
-        raise ArgumentError("state", "a J(q) that is not finite", "a state and weights whose J(q) is within float64")
-    return C, mixes
 
 
 def positional_kernel(head: Head) -> Kernel:

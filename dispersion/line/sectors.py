@@ -18,15 +18,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from dispersion.block.block import Block
 from dispersion.block.kernel import Kernel
+from dispersion.block.slopes import assembled, jacobian_bytes, slopes_at
 from dispersion.errors import ArgumentError, instance
 from dispersion.line.bulk import Symbol
-from dispersion.line.chain import MEMORY, Chain, chain_attention, homogeneous_kernel, linearised, require_chain
+from dispersion.line.chain import Chain, chain_attention, homogeneous_kernel, require_chain
+from dispersion.memory import require
 from dispersion.noun import Noun, cached_property
 from dispersion.quiet import harmless_underflow
 from dispersion.structured import require_known
 
 NEGLIGIBLE = 1e-30
 """Weights below this fraction of the largest of a kernel are left out of a symbol; at |z|^r ≪ 1e30 they do nothing."""
+
+
+COPIES = 12
+"""Float64 matrices as large as a section while its spectrum is computed: six complex ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,12 +92,10 @@ class Sector(Noun):
         return np.linalg.eigvals(self.base + self.mix.sum(axis=0)).astype(complex)
 
     def section(self, n: int) -> NDArray:
-        """(n·m, n·m) S on a chain of `n` tokens; an ArgumentError names the bytes of one too large."""
-        size = 16 * (n * self.m) ** 2
-        if size > MEMORY:
-            raise ArgumentError("n", f"{n}, a matrix of {size:,} bytes", f"at most {MEMORY:,} bytes")
+        """(n·m, n·m) S on a chain of `n` tokens; an ArgumentError names the bytes of one too large for its spectrum."""
+        require("n", f"{n}, a spectrum of {n * self.m:,}²", jacobian_bytes(len(self.kernels), n, self.m, COPIES))
         attention = [chain_attention(kernel, n, self.boundary) for kernel in self.kernels]
-        return np.kron(np.eye(n), self.base) + sum(np.kron(A, B) for A, B in zip(attention, self.mix, strict=True))
+        return assembled(self.base, self.mix, attention)
 
     def multipliers(self, values: NDArray) -> NDArray[np.complex128]:
         """(…, d) Λ for each ℓ of `values` (…); (…, 1), themselves, if there is no `outer`."""
@@ -134,12 +138,12 @@ class Sector(Noun):
 def sectors(block: Block, boundary: str, state: ArrayLike | None = None) -> list[Sector]:
     """The sectors of `block` with 'open' or 'causal' `boundary`, linearised at 1⊗`state`."""
     require_chain(block)
-    C, mixes = linearised(block, state)
-    seen = block.seen(block.homogeneous_state(state))
+    slopes = slopes_at(block, state)
+    C = slopes.pointwise
     kernels: list[Kernel] = []
     merged: list[NDArray] = []
-    for head, M in zip(block.heads, mixes, strict=True):
-        kernel = homogeneous_kernel(head, seen)
+    for head, M in zip(block.heads, slopes.channels, strict=True):
+        kernel = homogeneous_kernel(head, slopes.seen)
         same = [k for k, other in enumerate(kernels) if _same_kernel(kernel, other)]
         if same:
             merged[same[0]] = merged[same[0]] + M

@@ -17,19 +17,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion.block.block import Block, require_periodic
+from dispersion.block.slopes import Slopes, jacobian_bytes, slopes_at
 from dispersion.eigen import eigenvalues, ranking
 from dispersion.errors import RNG, ArgumentError, frozen, generator, instance, whole_number
 from dispersion.memory import require
 from dispersion.noun import Noun
 from dispersion.quiet import harmless_underflow
-from dispersion.ring.relation import Dispersion, require_finite
 from dispersion.structured import EPSILON, components, conditioned, decays, moved, require_known, spectrum
 
 KRYLOV = 64
 """Least number of Arnoldi vectors."""
 
 PARTNERS = 1e-6
-"""Distance, in parts of the largest Λ, under which a right and a left vector belong to one Λ."""
+"""Distance, in slopes of the largest Λ, under which a right and a left vector belong to one Λ."""
 
 DENSE = 256
 """Size N·d up to which leading multipliers come from the dense Jacobian."""
@@ -71,19 +71,19 @@ def attention_spectrum(block: Block, state: ArrayLike | None = None) -> Attentio
     a bias; of a block triangular A, in whatever order of the tokens, the diagonal blocks are diagonalised.
     An ArgumentError refuses several heads, and the bytes of more than 80 % of the available memory.
     """
-    parts = _linearised(block, state)
+    slopes = _slopes(block, state)
     if len(block.heads) != 1:
         accepted = "one head; full_jacobian or leading_multipliers for several"
         raise ArgumentError("block", f"{len(block.heads)} heads", accepted)
     require("block", f"attention of {block.n:,}² weights and its spectrum", 8 * 10 * block.n**2)
-    (attention,) = _attention(parts)
+    (attention,) = slopes.attention()
     symbols, doubt = spectrum(attention)
-    matrices = symbols[:, None, None] * parts.channels[0] + parts.pointwise
+    matrices = symbols[:, None, None] * slopes.channels[0] + slopes.pointwise
     multipliers = eigenvalues(matrices)
     multipliers = np.take_along_axis(multipliers, ranking(multipliers, -np.angle(multipliers)), axis=-1)
     sizes = np.linalg.norm(matrices, axis=(-2, -1))
     # what moves λ moves C + λV, beside the rounding of the matrix itself
-    distance = doubt * np.linalg.norm(parts.channels[0]) + EPSILON * block.d * sizes
+    distance = doubt * np.linalg.norm(slopes.channels[0]) + EPSILON * block.d * sizes
     errors = moved(distance, sizes, conditioned(matrices)[1].min(axis=-1), block.d)
     order = ranking(multipliers[:, 0], -np.angle(multipliers[:, 0]))
     return AttentionSpectrum(
@@ -94,13 +94,7 @@ def attention_spectrum(block: Block, state: ArrayLike | None = None) -> Attentio
 @harmless_underflow
 def jacobian_memory(block: Block) -> int:
     """The bytes that `full_jacobian` of a `block` needs at its peak: two (N·d)² float64 matrices, and the weights."""
-    instance("block", block, Block)
-    return 16 * (block.n * block.d) ** 2 + weights_memory(block)
-
-
-def weights_memory(block: Block) -> int:
-    """The bytes of the N×N attention weights of every head of a `block`, with four more while they are made."""
-    return 8 * (len(block.heads) + 4) * block.n**2
+    return jacobian_bytes(len(instance("block", block, Block).heads), block.n, block.d)
 
 
 @harmless_underflow
@@ -110,9 +104,9 @@ def full_jacobian(block: Block, state: ArrayLike | None = None, memory: float | 
     state : a, (d,), or a number for d = 1; zero by default. memory : the most bytes it may use, by default
     80 % of those available; an ArgumentError with the number refuses more before anything is allocated.
     """
-    parts = _linearised(block, state)
+    slopes = _slopes(block, state)
     require("block", f"a Jacobian of {block.n * block.d:,}²", jacobian_memory(block), memory)
-    return _dense(parts, _attention(parts))
+    return slopes.dense(slopes.attention())
 
 
 @harmless_underflow
@@ -129,73 +123,47 @@ def leading_multipliers(
     action of DF is used (Arnoldi), with the N×N weights of each head in memory; it may count a repeated Λ too few
     times. An ExclusionError says where DF is so far from normal that rounding may move these Λ by 1e-4 of the largest.
     """
-    parts, size, draw = _linearised(block, state), block.n * block.d, generator("rng", rng)
+    slopes, size, draw = _slopes(block, state), block.n * block.d, generator("rng", rng)
     count = whole_number("count", count, 1)
     if count > size:
         raise ArgumentError("count", count, f"1 … {size}, as many as DF has")
-    got = f"attention weights of {len(block.heads)} × {block.n:,}²"
-    require("block", got, weights_memory(block), memory)
-    attention = _attention(parts)
+    weights = jacobian_bytes(len(block.heads), block.n, 0)
+    require("block", f"attention weights of {len(block.heads)} × {block.n:,}²", weights, memory)
+    attention = slopes.attention()
     found = []
-    for tokens in components(np.any([weights != 0 for weights in attention], axis=0)):
-        within = attention if len(tokens) == block.n else [weights[np.ix_(tokens, tokens)] for weights in attention]
+    for tokens in components(np.any([each != 0 for each in attention], axis=0)):
+        within = attention if len(tokens) == block.n else [each[np.ix_(tokens, tokens)] for each in attention]
         size = len(tokens) * block.d
         if size <= DENSE or count >= size - 1:
-            require("block", f"a Jacobian of {size:,}²", 16 * size**2 + weights_memory(block), memory)
-            found.append(spectrum(_dense(parts, within)))
+            require("block", f"a Jacobian of {size:,}²", 16 * size**2 + weights, memory)
+            found.append(spectrum(slopes.dense(within)))
         else:
-            found.append(_arnoldi(parts, within, min(count + 1, size - 2), draw))  # one more, not to cut a complex pair
+            # one more, not to cut a complex pair
+            found.append(_arnoldi(slopes, within, min(count + 1, size - 2), draw))
     values, errors = (np.concatenate(each) for each in zip(*found, strict=True))
     places = ranking(values, -np.angle(values))[:count]
     require_known("block", values, errors, places)
     return values[places]
 
 
-def _linearised(block: Block, state: ArrayLike | None) -> Dispersion:
-    """C and the channels ε_a C M_h N_1; its symbols are not asked for."""
+def _slopes(block: Block, state: ArrayLike | None) -> Slopes:
     require_periodic(instance("block", block, Block))
-    parts = Dispersion(block, block.homogeneous_state(state))
-    require_finite(parts)  # now, not when first used
-    return parts
-
-
-def _attention(parts: Dispersion) -> list[NDArray[np.float64]]:
-    """The (N, N) weights of each head at 1⊗a."""
-    seen = np.tile(parts.block.seen(parts.state), (parts.block.n, 1))
-    weights = [head.attention(seen) for head in parts.block.heads]
-    if not all(np.isfinite(each).all() for each in weights):
-        raise ArgumentError("state", "logits beyond float64", "a state whose logits are finite")
-    return weights
-
-
-def _dense(parts: Dispersion, attention: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """(n·d, n·d) I⊗C + Σ_h A_h ⊗ ε_a C M_h N_1 of `attention` weights (n, n) of each head."""
-    n, d = len(attention[0]), parts.block.d
-    jacobian, token = np.zeros((n, d, n, d)), np.arange(n)
-    jacobian[token, :, token, :] = parts.pointwise
-    for weights, channel in zip(attention, parts.channels, strict=True):
-        jacobian += weights[:, None, :, None] * channel[None, :, None, :]
-    return jacobian.reshape(n * d, n * d)
+    return slopes_at(block, state)
 
 
 def _arnoldi(
-    parts: Dispersion, attention: list[NDArray[np.float64]], count: int, rng: np.random.Generator
+    slopes: Slopes, attention: list[NDArray[np.float64]], count: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.complex128], NDArray[np.float64]]:
     """(count,) leading Λ of DF of `attention` weights (n, n) of each head, and how far each may be from the truth."""
     from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs
 
-    n, d = len(attention[0]), parts.block.d
+    n, d = len(attention[0]), slopes.block.d
 
     def action(u: NDArray) -> NDArray:
-        # u_i → C u_i + Σ_h Σ_j (A_h)_ij (ε_a C M_h N_1) u_j
-        u = u.reshape(n, d)
-        heads = zip(attention, parts.channels, strict=True)
-        return (u @ parts.pointwise.T + sum(weights @ u @ channel.T for weights, channel in heads)).ravel()
+        return slopes.apply(attention, u.reshape(n, d)).ravel()
 
     def transposed(u: NDArray) -> NDArray:
-        u = u.reshape(n, d)
-        heads = zip(attention, parts.channels, strict=True)
-        return (u @ parts.pointwise + sum(weights.T @ u @ channel for weights, channel in heads)).ravel()
+        return slopes.apply_transposed(attention, u.reshape(n, d)).ravel()
 
     def largest(act: Callable[[NDArray], NDArray], start: NDArray) -> tuple[NDArray, NDArray]:
         operator = LinearOperator((n * d, n * d), matvec=act, dtype=float)
@@ -212,7 +180,7 @@ def _arnoldi(
     except ArpackNoConvergence as failure:
         got = f"{count}, of which {len(failure.eigenvalues)} converged"
         raise ArgumentError("count", got, "another count, or full_jacobian") from None
-    size = float(np.linalg.norm(parts.pointwise, 2) + sum(np.linalg.norm(each, 2) for each in parts.channels))
+    size = float(np.linalg.norm(slopes.pointwise, 2) + sum(np.linalg.norm(each, 2) for each in slopes.channels))
     near = np.abs(values[:, None] - mates) <= PARTNERS * np.abs(values).max()
     cosines = np.full(count, np.nan)
     for k in np.flatnonzero(near.any(axis=1)):

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispersion.block.block import Block
+from dispersion.block.slopes import Slopes
 from dispersion.errors import RNG, ArgumentError, generator, instance, real_number, whole_number
 from dispersion.memory import require
 from dispersion.noun import Noun
@@ -72,25 +73,19 @@ def _newton(block: Block, seed: NDArray[np.float64], far: float) -> FixedPoint |
         return block.homogeneous_map(a) - a
 
     def slope(a: NDArray[np.float64]) -> NDArray[np.float64]:
-        return homogeneous_jacobian(block, a) - np.eye(block.d)
+        return Slopes(block, a).homogeneous - np.eye(block.d)
 
     a = optimize.root(excess, seed, jac=slope, tol=1e-14).x
     scale = 1 + np.abs(a).max()
     if not (scale < far and np.abs(excess(a)).max() <= 1e-11 * scale):
         return None
-    multipliers = np.linalg.eigvals(homogeneous_jacobian(block, a)).astype(complex)
+    multipliers = np.linalg.eigvals(Slopes(block, a).homogeneous).astype(complex)
     if np.abs(multipliers - 1).min() <= ISOLATED:
         return None
     # far out the excess may be small against a, and the root not near
     step = np.linalg.solve(slope(a), excess(a))
     near = np.abs(step).max() <= ISOLATED * scale
     return FixedPoint(a, multipliers[np.argsort(-np.abs(multipliers), kind="stable")]) if near else None
-
-
-def homogeneous_jacobian(block: Block, a: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(d, d) Dg(a) = C[I + ε_a Σ_h M_h N_1] = J(0), where every λ_h is 1."""
-    attention = block.attention_scale * sum(head.value for head in block.heads) @ block.seen_jacobian(a)
-    return block.pointwise_jacobian(block.attended(a)) @ (np.eye(block.d) + attention)
 
 
 def _same(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion.block.block import Block, require_periodic
+from dispersion.block.slopes import Slopes, slopes_at
 from dispersion.eigen import TOLERANCE, eigenvalues, ranking
 from dispersion.errors import ArgumentError, frozen, instance, whole_number
 from dispersion.grid import Wavenumber, conjugate_pairs, grid_index, grid_wavenumbers, wavenumber
-from dispersion.memory import require
 from dispersion.noun import Noun, cached_property
 from dispersion.quiet import harmless_underflow
 from dispersion.ring.mode import Mode, eigenmode
@@ -152,40 +152,33 @@ class Dispersion(Spectrum):
         return self.block.shape
 
     @cached_property
+    def slopes(self) -> Slopes:
+        """C, the channels and what else of the block does not depend on q."""
+        return slopes_at(self.block, self.state)
+
+    @property
     def pointwise(self) -> NDArray[np.float64]:
         """(d, d) C = DH(y*)."""
-        return frozen(self.block.pointwise_jacobian(self.block.attended(self.state)))
+        return self.slopes.pointwise
 
-    @cached_property
+    @property
     def channels(self) -> NDArray[np.float64]:
         """(heads, d, d) ε_a C M_h N_1, what λ_h(q) multiplies."""
-        values = np.array([head.value for head in self.block.heads])
-        with np.errstate(over="ignore", invalid="ignore"):
-            channels = self.block.attention_scale * self.pointwise @ values @ self.block.seen_jacobian(self.state)
-        return frozen(channels)
+        return self.slopes.channels
 
     @cached_property
     def symbols(self) -> NDArray[np.complex128]:
         """(heads, *shape) λ_h on the grid at this state."""
-        seen = self.block.seen(self.state)
-        return frozen(np.array([head.symbol(seen) for head in self.block.heads]))
+        return np.array([head.symbol(self.slopes.seen) for head in self.block.heads])
 
     def __call__(self, q: ArrayLike) -> NDArray[np.complex128]:
         """(…, d, d) J at the real or complex wavenumbers `q`, (…) on a ring and (…, D) on a torus."""
-        seen = self.block.seen(self.state)
-        return self._assemble(np.array([head.symbol_at(q, seen) for head in self.block.heads]))
+        return self.slopes.matrices(np.array([head.symbol_at(q, self.slopes.seen) for head in self.block.heads]))
 
     @cached_property
     def matrices(self) -> NDArray[np.complex128]:
         """(*shape, d, d) J(q) on the grid."""
-        return frozen(self._assemble(self.symbols))
-
-    def _assemble(self, symbols: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        # J = C + Σ_h λ_h (ε_a C M_h N_1)
-        count, d = symbols[0].size, self.block.d
-        require("block", f"J(q) of {d:,} features at {count:,} wavenumbers", 64 * count * d**2)
-        mixed: NDArray[np.complex128] = np.tensordot(symbols, self.channels.astype(complex), axes=(0, 0))
-        return mixed + self.pointwise
+        return self.slopes.matrices(self.symbols)
 
 
 @harmless_underflow
@@ -199,12 +192,5 @@ def dispersion_relation(block: Block, state: ArrayLike | None = None) -> Dispers
     """
     require_periodic(instance("block", block, Block))
     relation = Dispersion(block, block.homogeneous_state(state))
-    require_finite(relation)  # now, not when first used
-    _ = relation.symbols
+    _ = relation.slopes, relation.symbols  # now, not when first used
     return relation
-
-
-def require_finite(relation: Dispersion) -> None:
-    """Raise an ArgumentError if C or a channel of `relation` is beyond float64, or does not exist."""
-    if not (np.isfinite(relation.pointwise).all() and np.isfinite(relation.channels).all()):
-        raise ArgumentError("state", "a J(q) that is not finite", "a state and weights whose J(q) is within float64")

@@ -1,0 +1,117 @@
+"""A block to first order at a homogeneous state 1⊗a, where the derivative of the attention weights drops out (Eq. 55):
+
+u_i → C [u_i + ε_a Σ_h Σ_j (A_h)_ij M_h N_1 u_j],   C = DH(y*),   N_1 = DLN_1(a)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dispersion.block.block import Block
+from dispersion.errors import ArgumentError, instance
+from dispersion.memory import require
+from dispersion.noun import Noun, cached_property
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Slopes(Noun):
+    """The slopes of a `block` at 1⊗`state`, (d,): what is the same whatever the attention weights A_h are.
+
+    Fields u are (n, d) for any n; `attention` is A_h, (n, n) for each head.
+    """
+
+    block: Block
+    state: Floats
+
+    @cached_property
+    def seen(self) -> Floats:
+        """(d,) LN_1(a), what every head sees of every token."""
+        return self.block.seen(self.state)
+
+    @cached_property
+    def pointwise(self) -> Floats:
+        """(d, d) C = DH(y*)."""
+        return self.block.pointwise_jacobian(self.block.attended(self.state))
+
+    @cached_property
+    def inner(self) -> Floats:
+        """(d, d) N_1."""
+        return self.block.seen_jacobian(self.state)
+
+    @cached_property
+    def channels(self) -> Floats:
+        """(heads, d, d) ε_a C M_h N_1, what λ_h(q) multiplies."""
+        values = np.array([head.value for head in self.block.heads])
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(self.block.attention_scale * self.pointwise @ values @ self.inner)
+
+    @property
+    def homogeneous(self) -> Floats:
+        """(d, d) Dg(a) = C[I + ε_a Σ_h M_h N_1] = J(0), where every λ_h is 1."""
+        attention = self.block.attention_scale * sum(head.value for head in self.block.heads) @ self.inner
+        return np.asarray(self.pointwise @ (np.eye(self.block.d) + attention))
+
+    def matrices(self, symbols: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """(…, d, d) J = C + Σ_h λ_h (ε_a C M_h N_1) where the heads have the `symbols` λ_h, (heads, …) (Eqs. 9, 68)."""
+        count, d = symbols[0].size, self.block.d
+        require("block", f"J(q) of {d:,} features at {count:,} wavenumbers", 64 * count * d**2)
+        mixed: NDArray[np.complex128] = np.tensordot(symbols, self.channels.astype(complex), axes=(0, 0))
+        return mixed + self.pointwise
+
+    def attention(self) -> list[Floats]:
+        """(N, N) A_h of each head on the ring or torus of the block."""
+        seen = np.tile(self.seen, (self.block.n, 1))
+        weights = [head.attention(seen) for head in self.block.heads]
+        if not all(np.isfinite(each).all() for each in weights):
+            raise ArgumentError("state", "logits beyond float64", "a state whose logits are finite")
+        return weights
+
+    def apply(self, attention: Sequence[Floats] | Floats, u: NDArray) -> NDArray:
+        """(n, d) [u + ε_a Σ_h A_h (u N_1ᵀ) M_hᵀ] Cᵀ."""
+        inner, heads = u @ self.inner.T, zip(attention, self.block.heads, strict=True)
+        mixed = sum(head.output_value.mix(weights, inner) for weights, head in heads)
+        return np.asarray((u + self.block.attention_scale * mixed) @ self.pointwise.T)
+
+    def apply_transposed(self, attention: Sequence[Floats] | Floats, u: NDArray) -> NDArray:
+        """(n, d) v + ε_a Σ_h (A_hᵀ v M_h) N_1, v = u C: the transpose of `apply`."""
+        v, heads = u @ self.pointwise, zip(attention, self.block.heads, strict=True)
+        mixed = sum(head.output_value.mix_transposed(weights, v) for weights, head in heads)
+        return np.asarray(v + self.block.attention_scale * mixed @ self.inner)
+
+    def dense(self, attention: Sequence[Floats] | Floats) -> Floats:
+        """(n·d, n·d) I⊗C + Σ_h A_h ⊗ ε_a C M_h N_1: the matrix of `apply`, tokens before features."""
+        return assembled(self.pointwise, self.channels, attention)
+
+
+def slopes_at(block: Block, state: ArrayLike | None) -> Slopes:
+    """The slopes of `block` at 1⊗`state`, (d,) or a number for d = 1, zero for None; computed now, not when first used.
+
+    An ArgumentError says where they do not exist or are beyond float64.
+    """
+    slopes = Slopes(instance("block", block, Block), block.homogeneous_state(state))
+    if not (np.isfinite(slopes.pointwise).all() and np.isfinite(slopes.channels).all()):
+        raise ArgumentError("state", "a J(q) that is not finite", "a state and weights whose J(q) is within float64")
+    return slopes
+
+
+def jacobian_bytes(heads: int, n: int, d: int, matrices: int = 2) -> int:
+    """The bytes of `matrices` (n·d)² float64 matrices, and of the (n, n) weights of all `heads` with four more while
+    they are made.
+    """
+    return 8 * matrices * (n * d) ** 2 + 8 * (heads + 4) * n**2
+
+
+def assembled(base: NDArray, mix: Sequence[NDArray] | NDArray, attention: Sequence[Floats] | Floats) -> NDArray:
+    """(n·m, n·m) I⊗B + Σ_h A_h ⊗ B_h of `base` B and `mix` B_h, (m, m), and `attention` A_h, (n, n)."""
+    n, m = len(attention[0]), len(base)
+    matrix, token = np.zeros((n, m, n, m), dtype=np.result_type(base, *mix)), np.arange(n)
+    matrix[token, :, token, :] = base
+    for weights, part in zip(attention, mix, strict=True):
+        matrix += weights[:, None, :, None] * part[None, :, None, :]
+    return matrix.reshape(n * m, n * m)
