@@ -310,7 +310,7 @@ class OutputValue(Noun):
 
     @beyond_float64
     def mix_transposed(self, weights: NDArray, x: NDArray) -> NDArray:
-        """(…, n, d) Σ_i A_ij Mᵀ x_i: the transpose of `mix`."""
+        """(…, n, d) Σ_i A_ij Mᵀ x_i of `weights` A (…, n, n) and states `x` (…, n, d): the transpose of `mix`."""
         x = states("x", x, None, self.d)
         back = np.swapaxes(states("weights", weights, None, x.shape[-2]), -1, -2) @ (x @ self.output)
         return np.asarray(back if self.value is None else back @ self.value)
