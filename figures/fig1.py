@@ -39,7 +39,7 @@ MOSAIC = (
 SIZE = (TWO_COLUMNS, 4.15)
 
 N = 32
-MODULUS = 1.05
+GROWTH = 1.05
 """|Λ| of the leading mode of each block."""
 SEPARATION, WIDTH = 4.8, 1.5
 """Lag and width of the lobes, tokens: at ±4.8 in b and d, at +4.8 alone in c and e."""
@@ -63,16 +63,16 @@ WINDOW = 280
 ORDER = 7
 """Of the normal forms of b to e."""
 LINEAR = 20
-"""Layers from the start over which growth and phase are measured, of the same noise made FAINT times smaller."""
+"""Layers from the start over which rate and phase are measured, of the same noise made FAINT times smaller."""
 FAINT = 1e-3
 LATE = 200
 """Layers at the end over which amplitude and phase advance are measured."""
 
-TOLERANCE = {"growth": 1e-9, "phase_advance": 1e-3, "amplitude": 0.01}
+TOLERANCE = {"rate": 1e-9, "phase_advance": 1e-3, "amplitude": 0.01}
 """Absolute, absolute and relative distance to the prediction up to which a claim is met."""
 TIE = 1e-6
 """Relative difference of the sizes of k and −k that rounding may make."""
-QUANTITIES = ("k", "growth", "phase", "phase_advance", "amplitude")
+QUANTITIES = ("k", "rate", "phase", "phase_advance", "amplitude")
 """What is predicted and measured; k is 0 where no wavenumber is selected."""
 
 Floats = NDArray[np.float64]
@@ -82,9 +82,9 @@ Floats = NDArray[np.float64]
 
 
 def block_of(name: str) -> Block:
-    """The block of a panel, `name` one of PANELS, with |Λ| = MODULUS at its leading mode."""
+    """The block of a panel, `name` one of PANELS, with |Λ| = GROWTH at its leading mode."""
     if name == "clusters":
-        rise = MODULUS - 1
+        rise = GROWTH - 1
         feedforward = FeedForward([[CLUSTER_GAIN]], [[rise / CLUSTER_GAIN]], "tanh")
         return Block([Head(Kernel.uniform(N), CLUSTER_ETA, CHI)], feedforward)
     if name in ("standing", "rotating"):
@@ -108,8 +108,8 @@ def _saturating(d: int) -> FeedForward:
 
 
 def _tuned(make: Callable[[float], Block]) -> Block:
-    """The block of the smallest gain g at which max_q ρ(J(q)) = MODULUS; ρ grows with g."""
-    return make(brentq(lambda gain: dispersion_relation(make(gain)).growth.max() - MODULUS, 0.05, 4.0, xtol=1e-14))
+    """The block of the smallest gain g at which max_q ρ(J(q)) = GROWTH; ρ grows with g."""
+    return make(brentq(lambda gain: dispersion_relation(make(gain)).growth.max() - GROWTH, 0.05, 4.0, xtol=1e-14))
 
 
 # Theory and simulation
@@ -123,7 +123,7 @@ def compute(quick: bool = False, progress: bool = False) -> xr.DataTree:
     over the QUANTITIES; attributes say what the block's mode and the observed pattern are called.
     """
     depth = 1000 if quick else 2000
-    attributes = {"n": N, "modulus": MODULUS, "start": START, "seed": SEED, "depth": depth, "order": ORDER}
+    attributes = {"n": N, "growth": GROWTH, "start": START, "seed": SEED, "depth": depth, "order": ORDER}
     attributes |= {"separation": SEPARATION, "width": WIDTH, "C": C, "content": CHI, "turn": TURN}
     attributes |= {
         "turn_content": TURN_CONTENT,
@@ -144,11 +144,11 @@ def compute(quick: bool = False, progress: bool = False) -> xr.DataTree:
 
 
 def _dataset(block: Block, early: Floats, theory: list[float], simulated: list[float]) -> xr.Dataset:
-    moduli = np.abs(dispersion_relation(block).multipliers[: N // 2 + 1])
+    growth = np.abs(dispersion_relation(block).multipliers[: N // 2 + 1])
     return xr.Dataset(
         {
             "state": (("layer", "token", "feature"), early),
-            "multiplier": (("wavenumber", "branch"), moduli),
+            "growth": (("wavenumber", "branch"), growth),
             "theory": ("quantity", theory),
             "simulated": ("quantity", simulated),
         },
@@ -170,14 +170,14 @@ def _clusters(block: Block, linear: Floats, early: Floats, late: Floats) -> xr.D
     first, grown = (np.fft.rfft(linear[layer, :, 0])[1:] for layer in (0, -1))
     gain = np.log(grown / first) / LINEAR
     mode = dispersion_relation(block).leading()
-    theory = [0.0, mode.growth, mode.phase, 0.0, float(np.ptp(state.values)) / 2]
+    theory = [0.0, mode.rate, mode.phase, 0.0, float(np.ptp(state.values)) / 2]
     change = float(np.abs(late[-1] - late[-2]).max())
     simulated = [0.0, gain.real.mean(), gain.imag.mean(), change, float(np.ptp(last)) / 2]
     return _dataset(block, early, theory, simulated).assign_attrs(
         predicted="clusters" if state.stable else "none",
         observed="clusters" if labels.max() == 1 else f"{labels.max() + 1} values",
         upper=upper,
-        selection=float(np.abs(gain.real - mode.growth).max()),
+        selection=float(np.abs(gain.real - mode.rate).max()),
     )
 
 
@@ -192,11 +192,11 @@ def _waves(block: Block, linear: Floats, early: Floats, late: Floats) -> xr.Data
     expected = np.array([form.field(layer=layer) for layer in range(len(late))])
     (R, turn), (R_seen, turn_seen) = (_saturated(states, mode) for states in (expected, late))
     B = _projected(linear, mode)
-    growth = np.log(np.abs(B[-1] / B[0])) / LINEAR
+    rate = np.log(np.abs(B[-1] / B[0])) / LINEAR
     phase = np.angle(B[1:] / B[:-1]).mean()
-    theory = [float(np.sum(mode.k)), mode.growth, mode.phase, turn, R]
+    theory = [float(np.sum(mode.k)), mode.rate, mode.phase, turn, R]
     k = np.linalg.norm(np.fft.rfft(late[-1], axis=0), axis=1)[1:].argmax() + 1
-    simulated = [float(k), float(growth), float(phase), turn_seen, R_seen]
+    simulated = [float(k), float(rate), float(phase), turn_seen, R_seen]
     data = _dataset(block, early, theory, simulated)
     solution = form.solution
     waves = 0 if solution is None else int(solution.active.sum())
@@ -258,7 +258,7 @@ and dark across, so that they differ to every eye.
 """
 ROWS = {
     "k": ("$k$", "{:.0f}"),
-    "growth": (r"$\gamma$", "{:.4f}"),
+    "rate": (r"$\gamma$", "{:.4f}"),
     "phase": (r"$\omega$", "{:.4f}"),
     "phase_advance": (r"$\Omega$", "{:.4f}"),
     "amplitude": ("$R$", "{:.4f}"),
@@ -266,7 +266,7 @@ ROWS = {
 
 
 FOOTNOTE = (
-    r"$k$ wavenumber   ·   $\gamma$ growth per layer   ·   $\omega$, $\Omega$ phase advance per layer, rad,"
+    r"$k$ wavenumber   ·   $\gamma$ rate per layer   ·   $\omega$, $\Omega$ phase advance per layer, rad,"
     r" while it grows and once saturated   ·   $R$ amplitude (clusters: half their separation)"
 )
 
@@ -338,20 +338,20 @@ def _direction_key(ax: Axes) -> None:
 
 
 def _draw_dispersion(panel: xr.Dataset, ax: Axes) -> None:
-    moduli = panel.multiplier.values
-    k = np.arange(len(moduli))
+    growth = panel.growth.values
+    k = np.arange(len(growth))
     ax.axhline(1, color="0.6", linewidth=0.8, linestyle="--", zorder=0)
-    for branch in range(moduli.shape[1] - 1, -1, -1):
+    for branch in range(growth.shape[1] - 1, -1, -1):
         colour = BLUE if branch == 0 else GREY
-        ax.plot(k, moduli[:, branch], "-o", color=colour, linewidth=0.7, markersize=1.9, markeredgewidth=0)
+        ax.plot(k, growth[:, branch], "-o", color=colour, linewidth=0.7, markersize=1.9, markeredgewidth=0)
     # on a wave its wavenumber; in clusters every one
     chosen = int(panel.theory.sel(quantity="k"))
     if chosen:
         ring: dict[str, Any] = {"markersize": 5, "markerfacecolor": "none", "color": VERMILION}
-        ax.plot(chosen, moduli[chosen, 0], "o", **ring)
+        ax.plot(chosen, growth[chosen, 0], "o", **ring)
         ax.annotate(
             f"$k={chosen}$",
-            (chosen, moduli[chosen, 0]),
+            (chosen, growth[chosen, 0]),
             (5, 2),
             textcoords="offset points",
             color=VERMILION,
@@ -360,7 +360,7 @@ def _draw_dispersion(panel: xr.Dataset, ax: Axes) -> None:
     else:
         ax.annotate(
             "all $k\\geq1$",
-            (8, moduli[8, 0]),
+            (8, growth[8, 0]),
             (0, 3),
             textcoords="offset points",
             color=VERMILION,
@@ -368,7 +368,7 @@ def _draw_dispersion(panel: xr.Dataset, ax: Axes) -> None:
             fontsize=7,
         )
     ax.set(xlabel="wavenumber $k$", xlim=(-0.7, N // 2 + 0.7), xticks=[0, 4, 8, 12, 16])
-    ax.set(ylim=(0, MODULUS + 0.2), yticks=[0, 0.5, 1])
+    ax.set(ylim=(0, GROWTH + 0.2), yticks=[0, 0.5, 1])
 
 
 def _draw_numbers(panel: xr.Dataset, ax: Axes, labelled: bool) -> None:
@@ -423,8 +423,8 @@ def _claims_of(name: str, panel: xr.Dataset) -> list[Claim]:
                 "No wavenumber is selected: every k ≥ 1 grows at the same rate (largest difference from γ)",
                 0.0,
                 float(panel.selection),
-                panel.selection <= TOLERANCE["growth"],
-                f"out of noise, over {LINEAR} layers; met up to {TOLERANCE['growth']:g}",
+                panel.selection <= TOLERANCE["rate"],
+                f"out of noise, over {LINEAR} layers; met up to {TOLERANCE['rate']:g}",
             )
         )
     else:
@@ -439,7 +439,7 @@ def _claims_of(name: str, panel: xr.Dataset) -> list[Claim]:
             )
         )
     told = {
-        "growth": "Growth rate γ out of noise, per layer",
+        "rate": "Growth rate γ out of noise, per layer",
         "phase_advance": "Phase advance Ω once saturated, radians per layer",
         "amplitude": "Half the separation u" if clustered else "Amplitude R once saturated",
     }

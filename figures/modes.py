@@ -53,12 +53,12 @@ def _draw_curves(relation: Dispersion, leading: Mode, top: Axes, bottom: Axes) -
     ring: dict[str, Any] = {"marker": "o", "markersize": 6, "markerfacecolor": "none", "color": VERMILION}
     place = leading.k
     assert isinstance(place, int)
-    top.plot(place, abs(leading.multiplier), **ring)
+    top.plot(place, leading.growth, **ring)
     bottom.plot(place, leading.phase, **ring)
     right = place > n / 4
     top.annotate(
         f"$k$ = {place}, {leading.morphology}",
-        (place, abs(leading.multiplier)),
+        (place, leading.growth),
         (-6 if right else 6, 3),
         textcoords="offset points",
         ha="right" if right else "left",

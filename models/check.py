@@ -69,7 +69,7 @@ class Check(Noun):
     @property
     def growth(self) -> Floats:
         """(waves,) predicted growth |Λ| over the L layers."""
-        return np.array([abs(mode.multiplier) for mode in self.modes])
+        return np.array([mode.growth for mode in self.modes])
 
     @property
     def measured_growth(self) -> Floats:

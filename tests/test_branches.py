@@ -229,7 +229,7 @@ class TestTracking:
         relation = dispersion_relation(linear_block(kernels, 0.5 * rng.normal(size=(2, 3, 3))))
         path = np.linspace([0.2, 0.1], [2.0, -1.0], 15)
         found = branches(relation, path)
-        assert found.group_velocity.shape == found.phase_velocity.shape == found.growth_slope.shape == (15, 3, 2)
+        assert found.group_velocity.shape == found.phase_velocity.shape == found.rate_slope.shape == (15, 3, 2)
         for at, values in zip(path, found.multipliers, strict=True):
             np.testing.assert_allclose(
                 np.sort_complex(np.linalg.eigvals(relation(at))), np.sort_complex(values), atol=1e-12
@@ -242,7 +242,7 @@ class TestTracking:
         # along the path the change of log Λ is the slope times the step
         fine = branches(relation, np.linspace(path[7], path[7] + 1e-5 * np.array([1.0, -2.0]), 2))
         change = np.diff(np.log(fine.multipliers), axis=0)[0]
-        slope = (fine.growth_slope - 1j * fine.group_velocity)[0] @ np.array([1e-5, -2e-5])
+        slope = (fine.rate_slope - 1j * fine.group_velocity)[0] @ np.array([1e-5, -2e-5])
         np.testing.assert_allclose(change, slope, rtol=1e-3, atol=1e-9)
         assert found.plot().get_xlabel() == "path length in $q$"
 
@@ -275,7 +275,7 @@ class TestVelocity:
             found = branches(relation, [q - step, q, q + step])
             logs = np.log(found.multipliers[2] / found.multipliers[0]) / (2 * step)
             np.testing.assert_allclose(found.group_velocity[1], -logs.imag, atol=1e-6)
-            np.testing.assert_allclose(found.growth_slope[1], logs.real, atol=1e-6)
+            np.testing.assert_allclose(found.rate_slope[1], logs.real, atol=1e-6)
             assert np.abs(found.group_velocity[1]).max() > 0.01
 
     def test_phase_velocity(self):
@@ -295,7 +295,7 @@ class TestVelocity:
         kernel = Kernel(logits[-np.arange(n) % n] if mirror else logits)
         block = Block([Head(kernel, -0.5)], FeedForward.scalar("tanh", -0.1))
         token, q = np.arange(n), 2 * np.pi * k / n
-        slope = branches(dispersion_relation(block), [q]).growth_slope[0, 0]
+        slope = branches(dispersion_relation(block), [q]).rate_slope[0, 0]
         # the packet's spectrum, of variance 1/(2·50²) about q, has moved up the growth by then
         found = branches(dispersion_relation(block), [q + layers * slope / 50**2])
         packet = np.exp(-(((token - n / 2) / 50) ** 2) / 2 + 1j * q * token)
@@ -328,7 +328,7 @@ class TestVelocity:
     def test_nan_where_the_multiplier_vanishes(self):
         found = branches(dispersion_relation(linear_block([NEAR], [0.0], slope=[[0.0]])), [0.4])
         assert np.isnan(found.group_velocity).all()
-        assert (found.growth_rates == -np.inf).all()
+        assert (found.rate == -np.inf).all()
 
 
 class TestCondition:

@@ -158,11 +158,11 @@ def test_dispersion_in_a_process_of_its_own(path, tmp_path, capsys):
         assert row[0] == str(mode["k"])
         assert row[6] == mode["morphology"]
         shown = [float(row[column]) for column in (1, 2, 3, 4, 7)]
-        numbers = [mode[name] for name in ("q", "modulus", "growth", "phase", "condition")]
+        numbers = [mode[name] for name in ("q", "growth", "rate", "phase", "condition")]
         np.testing.assert_allclose(shown, numbers, atol=6e-5)
         assert row[5] == ("–" if mode["wavelength"] is None else f"{mode['wavelength']:.2f}")
         assert mode["q"] == pytest.approx(2 * pi * mode["k"] / 32)
-        assert mode["growth"] == pytest.approx(log(abs(complex(*mode["multiplier"]))))
+        assert mode["rate"] == pytest.approx(log(abs(complex(*mode["multiplier"]))))
 
 
 def test_json_in_a_process_of_its_own(tmp_path):
@@ -224,7 +224,7 @@ def test_numbers_that_json_lacks(tmp_path, capsys):
     Block([Head(Kernel.uniform(4), [[-1.0, 1.0], [0.0, -1.0]])]).save(tmp_path / "block.toml")
     assert tokenwaves.main(["dispersion", str(tmp_path / "block.toml"), "--modes", "99", "--json"]) == 0
     last = json.loads(capsys.readouterr().out)["modes"][-1]
-    assert (last["k"], last["growth"], last["wavelength"], last["condition"]) == (0, None, None, None)
+    assert (last["k"], last["rate"], last["wavelength"], last["condition"]) == (0, None, None, None)
     assert tokenwaves.main(["dispersion", str(tmp_path / "block.toml"), "--modes", "99"]) == 0
     printed = capsys.readouterr().out
     assert printed.splitlines()[2] == "marginal: max |Λ| = 1.000000 at k = 1"

@@ -48,7 +48,7 @@ class TestClaims:
                 {f"fig3.amplitude.{part}" for part in ("near_onset.order7", "unstable_region.order7", "bound")},
             ),
             ("beyond/amplitude", "simulated", lambda x: (1 + 2e-6) * x, {"fig3.amplitude.exact"}),
-            ("beyond/amplitude", "modulus", lambda x: 0 * x, {"fig3.amplitude.exact", "fig3.amplitude.exact.unstable"}),
+            ("beyond/amplitude", "growth", lambda x: 0 * x, {"fig3.amplitude.exact", "fig3.amplitude.exact.unstable"}),
             ("beyond/amplitude", "phase", lambda x: 0 * x, {"fig3.amplitude.exact.unstable"}),
             ("beyond/amplitude", "phase", lambda x: x + 0.01, {"fig3.amplitude.exact.unstable"}),
             (
@@ -83,9 +83,9 @@ class TestClaims:
 
 
 def test_errors_are_told_by_growth():
-    modulus = xr.DataArray(np.array([1.01, 1.02, 1.03, 1.25, 0.9]), dims="point")
+    growth = xr.DataArray(np.array([1.01, 1.02, 1.03, 1.25, 0.9]), dims="point")
     error = xr.DataArray(np.array([0.1, 0.2, 0.3, 0.5, 9.0]), dims="point")
-    told = assessment._by_growth(error, modulus)
+    told = assessment._by_growth(error, growth)
     assert "0.2 (0.28) for 1 < |Λ| ≤ 1.05, 0.5 (0.5) for 1.2 < |Λ| ≤ 1.3" in told
     assert told.count("|Λ|") == 2
 

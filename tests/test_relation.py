@@ -168,8 +168,9 @@ class TestModes:
             assert mode.k == int(np.argmax(radii))
             assert abs(mode.multiplier) == pytest.approx(max(radii), rel=1e-13)
             assert (mode.n, mode.q) == (11, 2 * np.pi * mode.k / 11)
-            assert mode.growth == pytest.approx(np.log(max(radii)), abs=1e-13)
-            assert np.exp(mode.growth + 1j * mode.phase) == pytest.approx(mode.multiplier, rel=1e-13)
+            assert mode.growth == pytest.approx(max(radii), abs=1e-13)
+            assert mode.rate == pytest.approx(np.log(max(radii)), abs=1e-13)
+            assert np.exp(mode.rate + 1j * mode.phase) == pytest.approx(mode.multiplier, rel=1e-13)
 
     def test_ties_go_to_the_smallest_wavenumber(self):
         assert dispersion_relation(Block([Head(Kernel.uniform(12), -0.5)], SATURATING)).leading().k == 1

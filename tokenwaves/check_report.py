@@ -52,8 +52,8 @@ def summary(asked: Subject, checked: Check, line: LineCheck | None, base: Any, n
             {
                 "k": _plain(mode.k),
                 "multiplier": [mode.multiplier.real, mode.multiplier.imag],
-                "modulus": abs(mode.multiplier),
-                "rate": mode.growth / checked.layers,
+                "growth": mode.growth,
+                "rate": mode.rate / checked.layers,
                 "phase": mode.phase,
                 "morphology": mode.morphology,
             }
@@ -97,7 +97,7 @@ def text(found: dict[str, Any]) -> str:
             [
                 ("k", "|Λ|", "rate per layer", "arg Λ", "morphology"),
                 *(
-                    (wave_name(m["k"]), f"{m['modulus']:.6f}", _signed(m["rate"]), _signed(m["phase"]), m["morphology"])
+                    (wave_name(m["k"]), f"{m['growth']:.6f}", _signed(m["rate"]), _signed(m["phase"]), m["morphology"])
                     for m in found["modes"]
                 ),
             ]

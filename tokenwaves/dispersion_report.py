@@ -84,8 +84,8 @@ def _mode(mode: Mode) -> dict[str, Any]:
         "k": mode.k if isinstance(mode.k, int) else list(mode.k),
         "q": mode.q if isinstance(mode.q, float) else mode.q.tolist(),
         "multiplier": [mode.multiplier.real, mode.multiplier.imag],
-        "modulus": abs(mode.multiplier),
         "growth": mode.growth,
+        "rate": mode.rate,
         "phase": mode.phase,
         "wavelength": float(2 * np.pi / wavelength) if wavelength else inf,
         "morphology": mode.morphology,
@@ -95,7 +95,7 @@ def _mode(mode: Mode) -> dict[str, Any]:
 
 def _row(mode: dict[str, Any]) -> tuple[str, ...]:
     q = mode["q"] if isinstance(mode["q"], list) else [mode["q"]]
-    sizes = (f"{mode['modulus']:.6f}", *(f"{mode[name]:+z.6f}" for name in ("growth", "phase")))
+    sizes = (f"{mode['growth']:.6f}", *(f"{mode[name]:+z.6f}" for name in ("rate", "phase")))
     wavelength = f"{mode['wavelength']:.2f}" if isfinite(mode["wavelength"]) else "–"
     condition = f"{mode['condition']:.4g}" if isfinite(mode["condition"]) else "defective"
     return (

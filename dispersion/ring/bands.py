@@ -64,10 +64,15 @@ class Branches(Noun):
     overlaps: NDArray[np.float64]
 
     @property
-    def growth_rates(self) -> NDArray[np.float64]:
+    def growth(self) -> NDArray[np.float64]:
+        """(Q, d) |Λ|, the factor per layer."""
+        return np.abs(self.multipliers)
+
+    @property
+    def rate(self) -> NDArray[np.float64]:
         """(Q, d) γ = log|Λ| per layer; −inf for Λ = 0."""
         with np.errstate(divide="ignore"):
-            return np.log(np.abs(self.multipliers))
+            return np.log(self.growth)
 
     @property
     def phases(self) -> NDArray[np.float64]:
@@ -97,7 +102,7 @@ class Branches(Noun):
         return self._by_axis(-self._logarithmic_slope.imag)
 
     @property
-    def growth_slope(self) -> NDArray[np.float64]:
+    def rate_slope(self) -> NDArray[np.float64]:
         """dγ/dq = Re(Λ'/Λ): (Q, d) on a ring, (Q, d, D) on a torus; NaN where Λ is zero or defective."""
         return self._by_axis(self._logarithmic_slope.real)
 
@@ -120,7 +125,7 @@ class Branches(Noun):
         ax : the axes, by default those of a new figure. quantity : 'growth' for |Λ| or 'phase' for arg Λ.
         """
         drawn = {
-            "growth": (np.abs(self.multipliers), 1.0, r"growth $|\Lambda|$"),
+            "growth": (self.growth, 1.0, r"growth $|\Lambda|$"),
             "phase": (self.phases, 0.0, r"phase $\omega$ (rad/layer)"),
         }
         choice("quantity", quantity, drawn)

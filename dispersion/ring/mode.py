@@ -23,7 +23,7 @@ class Mode(Noun):
 
     k, shape : wavenumber q = 2πk/N on each axis; k is an int with 0 ≤ k ≤ N/2 on a ring of shape (N,), a
         tuple on a torus.
-    multiplier : Λ = e^{γ+iω}, the factor per layer; it grows if |Λ| > 1.
+    multiplier : Λ = e^{γ+iω}, the factor per layer; its `growth` is |Λ|, its `rate` γ, its `phase` ω.
     right, left : (d,) complex, J v = Λ v with |v| = 1 and wᴴ J = Λ wᴴ with wᴴ v = 1
         (`left` is NaN where Λ is defective and no such w exists).
     morphology : 'homogeneous', 'standing', 'travelling', 'rotating', 'mixed' or 'alternating' (Prop. 4.6).
@@ -48,8 +48,13 @@ class Mode(Noun):
 
     @property
     def growth(self) -> float:
-        """γ = log|Λ|, growth rate per layer; −inf for Λ = 0."""
-        return float(np.log(abs(self.multiplier))) if self.multiplier else -np.inf
+        """|Λ|, the factor by which the mode grows per layer."""
+        return abs(self.multiplier)
+
+    @property
+    def rate(self) -> float:
+        """γ = log|Λ| per layer; −inf for Λ = 0."""
+        return float(np.log(self.growth)) if self.multiplier else -np.inf
 
     @property
     def phase(self) -> float:

@@ -161,11 +161,11 @@ def _spread(error: xr.DataArray) -> str:
     return f"{float(error.quantile(0.9)):.2g} at 90 %, {float(error.max()):.2g} at most"
 
 
-def _by_growth(error: xr.DataArray, modulus: xr.DataArray) -> str:
+def _by_growth(error: xr.DataArray, growth: xr.DataArray) -> str:
     """Median and 90 % of `error` in each of the BINS of |Λ|."""
     found = []
     for low, high in pairwise(BINS):
-        part = error.where((low < modulus) & (modulus <= high))
+        part = error.where((low < growth) & (growth <= high))
         if bool(part.notnull().any()):
             median, most = float(part.median()), float(part.quantile(0.9))
             found.append(f"{median:.2g} ({most:.2g}) for {low:g} < |Λ| ≤ {high:g}")
@@ -186,7 +186,7 @@ def _beyond_claims(data: xr.DataTree) -> Iterator[Claim]:
 def _form_claims(b: xr.Dataset) -> Iterator[Claim]:
     """Normal forms against the exact pattern of the stable family, at every unstable point."""
     error = errors(b)
-    counted = (b.critical_modulus > 1) & (b.modulus <= 1 + STABLE).any("family")
+    counted = (b.critical_modulus > 1) & (b.growth <= 1 + STABLE).any("family")
     best, used = best_of(b, error)
     rows = [
         (f"order{order}", f"order-{order}", error.sel(order=order), near, limit) for order, near, limit in ORDER_LIMITS
@@ -229,7 +229,7 @@ def _form_claims(b: xr.Dataset) -> Iterator[Claim]:
 
 def errors(b: xr.Dataset) -> xr.DataArray:
     """(…, order) relative errors of normal forms against the exact pattern of the stable family."""
-    return abs(b.amplitude_order / b.exact.where(b.modulus <= 1 + STABLE).max("family") - 1)
+    return abs(b.amplitude_order / b.exact.where(b.growth <= 1 + STABLE).max("family") - 1)
 
 
 def best_of(b: xr.Dataset, error: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
@@ -241,7 +241,7 @@ def best_of(b: xr.Dataset, error: xr.DataArray) -> tuple[xr.DataArray, xr.DataAr
 
 def _exact_claims(b: xr.Dataset) -> Iterator[Claim]:
     """The exact families against simulations that start on them, off their amplitude and with a little noise."""
-    stable = b.modulus <= 1 + STABLE
+    stable = b.growth <= 1 + STABLE
     error = abs(b.simulated / b.exact - 1).where(stable)
     points, both = int(stable.any("family").sum()), int(stable.all("family").sum())
     missing = int(((b.critical_modulus > 1) & ~stable.any("family")).sum())
@@ -256,7 +256,7 @@ def _exact_claims(b: xr.Dataset) -> Iterator[Claim]:
         f"{OFF:g} of the amplitude on the family; met if at most 1e-6",
     )
     # what the largest multiplier makes of the noise of the start
-    gained = FAMILY_DEPTH * np.log(b.modulus.where(~stable & (b.critical_modulus > 1 + SETTLED_MU)))
+    gained = FAMILY_DEPTH * np.log(b.growth.where(~stable & (b.critical_modulus > 1 + SETTLED_MU)))
     left = b.phase > LEFT
     told = (left == (gained > 0.5 * (LEAVES[0] + LEAVES[1]))).where((gained < LEAVES[0]) | (gained > LEAVES[1]))
     between = int(((gained >= LEAVES[0]) & (gained <= LEAVES[1])).sum())

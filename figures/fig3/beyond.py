@@ -40,21 +40,21 @@ def amplitude_beyond(b: xr.Dataset, every: int, progress: bool = False) -> xr.Da
     points of every `every`-th row and column of b; `simulated`, from a start on each family, judges the latter.
 
     `bound` is the error that each form knows of itself, relative: the best form is the one where it is the smallest.
-    `exact`, `modulus`, `simulated` and `phase` are over (family): the amplitude and the largest multiplier of the exact
+    `exact`, `growth`, `simulated` and `phase` are over (family): the amplitude and the largest multiplier of the exact
     pattern; and the amplitude and the distance of arg B from ψ, in radians, that a start on the family has come to.
     """
     data = subgrid(b, every)
     members, blocks = _members(data.critical_modulus.values > 1, data, lambda gain, s: tanh_block(two_lobes(s), -gain))
     places, dims = tuple(np.transpose(members)), data.critical_modulus.dims
     found = balloon(blocks, ks=[K], progress=progress)
-    exact, modulus = found.amplitude[:, 0, : len(FAMILIES)], found.growth[:, 0, : len(FAMILIES)]
+    exact, growth = found.amplitude[:, 0, : len(FAMILIES)], found.growth[:, 0, : len(FAMILIES)]
     reached = [_from_family(blocks, exact[:, i], psi, progress) for i, psi in enumerate(FAMILIES)]
     by_order, bound = _by_order(blocks, progress)
     columns: dict[str, tuple[str, NDArray[np.float64]]] = {
         "amplitude_order": ("order", by_order),
         "bound": ("order", bound),
         "exact": ("family", exact),
-        "modulus": ("family", modulus),
+        "growth": ("family", growth),
         "simulated": ("family", np.stack([R for R, _ in reached], axis=1)),
         "phase": ("family", np.stack([phase for _, phase in reached], axis=1)),
     }
@@ -184,16 +184,16 @@ def competition_beyond(d: xr.Dataset, every: int) -> xr.Dataset:
     data = subgrid(d, every)
     grows = data.mu.values > 0
     members, blocks = _members(grows.any(axis=-1), data, lambda w, s: tanh_block(four_and_five(w, s), -0.6))
-    modulus = np.full((*grows.shape[:2], 2), np.nan)
+    growth = np.full((*grows.shape[:2], 2), np.nan)
     with np.errstate(invalid="ignore"):
-        modulus[tuple(np.transpose(members))] = np.nanmin(
+        growth[tuple(np.transpose(members))] = np.nanmin(
             np.where(np.isnan(found := balloon(blocks, ks=[4, 5]).growth), np.inf, found), axis=-1
         )
-    stable = modulus <= 1 + NEUTRAL
+    stable = growth <= 1 + NEUTRAL
     regime = np.select([~grows.any(axis=-1), stable.all(axis=-1), stable[..., 0], stable[..., 1]], [0, 3, 1, 2], 5)
     dims = data.observed.dims
     return data[["observed", "predicted", "mu", "critical_modulus"]].assign(
-        exact=(dims, regime.astype(float)), modulus=((*dims, "mode"), modulus)
+        exact=(dims, regime.astype(float)), growth=((*dims, "mode"), growth)
     )
 
 

@@ -78,7 +78,7 @@ def _draw_errors(data: xr.Dataset, ax: Axes) -> None:
     """Relative errors of normal forms against the exact pattern of the stable family, and of that pattern against
     simulations, over the distance to onset: medians, and 10 to 90 %."""
     mu = data.critical_modulus.values.ravel() - 1
-    error, stable = errors(data), data.modulus <= 1 + STABLE
+    error, stable = errors(data), data.growth <= 1 + STABLE
     series = {f"order {int(order)}": error.sel(order=order).values.ravel() for order in data.order.values}
     series["best"] = best_of(data, error)[0].values.ravel()
     series["exact"] = abs(data.simulated / data.exact - 1).where(stable).max("family").values.ravel()
@@ -143,6 +143,6 @@ def _draw_exact_competition(data: xr.Dataset, ax: Axes) -> None:
     draw_threshold(data, ax)
     for mode in (0, 1):
         ax.contour(
-            data.mixture, data.strength, data.modulus.isel(mode=mode).T, [1.0 + 1e-4], colors="black", linewidths=0.9
+            data.mixture, data.strength, data.growth.isel(mode=mode).T, [1.0 + 1e-4], colors="black", linewidths=0.9
         )
     ax.set(xlabel="kernel mixture $w$", ylabel="PE strength $s$")
