@@ -36,6 +36,6 @@ class Lines(tqdm):
 
 def bar(total: int, shown: Shown, unit: str = "step") -> Any:
     """A bar of `total` steps: on a terminal only for None, 'lines' for lines."""
-    if shown == "lines":
+    if isinstance(shown, str) and shown == "lines":
         return Lines(total=total)
     return tqdm(total=total, unit=unit, unit_scale=True, disable=None if shown is None else not flag("progress", shown))
