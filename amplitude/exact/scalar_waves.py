@@ -8,6 +8,7 @@ X_{c−j} = X_j, or odd, so that sliding is no obstacle.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from math import gcd
@@ -15,9 +16,11 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
+from amplitude.closed_forms.cubic import self_coupling
+from amplitude.closed_forms.scalar_forms import ScalarForms
 from amplitude.exact.equations import Floats
 from amplitude.exact.states import NEUTRAL
-from dispersion import Block, FeedForward
+from dispersion import Block, ExclusionError, FeedForward
 from dispersion.block.scalar_blocks import ScalarHeads
 from dispersion.grid import lag_index
 from dispersion.memory import require
@@ -114,18 +117,19 @@ def _linearised(heads: ScalarHeads, part: FeedForward, x: Floats, gain: Floats) 
 
 
 def _onset(heads: ScalarHeads, part: FeedForward, k: int) -> tuple[Floats, Floats, Floats]:
-    """(B,) the factor of η at which Λ_k = 1, Λ_k − 1 of the blocks themselves, and the cubic coefficient at onset."""
+    """(B,) the factor of η at which Λ_k = 1, Λ_k − 1 of the blocks themselves, and the cubic coefficient at an onset
+    between 0 and 1, NaN elsewhere."""
     a1, a2, a3 = part.taylor(0.0, 3)[1:] + np.array([1.0, 0.0, 0.0])
     symbols, n = heads.symbols.real, heads.n
-    lam, double = symbols[..., k % n], symbols[..., 2 * k % n]
-    branch = (heads.value * lam).sum(axis=1)
+    branch = (heads.value * symbols[..., k % n]).sum(axis=1)
     with np.errstate(all="ignore"):
         onset = (1 / a1 - 1) / branch
-        eta = heads.value * onset[:, None]
-        L0, L2 = 1 + eta.sum(axis=1), 1 + (eta * double).sum(axis=1)
-        cubic = a1 * (eta * heads.content * (2 * (1 - lam**2) + double - lam**2)).sum(axis=1) + 3 * a3 / a1**3
-        if a2:
-            cubic += 2 * a2**2 / a1**3 * (2 * L0 / (1 - a1 * L0) + L2 / (1 - a1 * L2))
+    cubic = np.full(len(onset), np.nan)
+    for place in np.flatnonzero((onset > 0) & (onset < 1)):
+        eta = onset[place] * heads.value[place]
+        forms = ScalarForms(n, (a1, a2, a3), eta, heads.content[place], symbols[place])
+        with suppress(ExclusionError):  # nothing follows the wave where α_2 = 0
+            cubic[place] = self_coupling(forms, k, 1.0, harmonic=bool(a2)).coefficient.real
     return onset, a1 * (1 + branch) - 1, cubic
 
 
