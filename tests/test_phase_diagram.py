@@ -14,7 +14,7 @@ from amplitude import REGIMES, standing_wave
 from dispersion import ArgumentError, Block, FeedForward, Head, Kernel, dispersion_relation, fixed_points
 from figures.phase_diagram import QUANTITIES, PhaseDiagram, draw
 from figures.phase_diagram.maps import observed_regime
-from simulate import STATUS
+from simulate import OBSERVABLES, STATUS, Observable, sweep
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.diagram.toml"))
@@ -126,6 +126,26 @@ def test_from_python_as_from_toml(tmp_path):
     data, other = said.compute(), read.compute()
     assert data.assign_attrs(other.attrs).identical(other)
     assert draw(data).axes[0].get_xlabel() == "gain"
+
+
+def test_ones_own_observable_is_drawn_as_it_is_declared(tmp_path):
+    from figures.files import read_data, write_data
+
+    crest = Observable("crest", lambda path: np.abs(path.state).max(), "largest |x|", label="crest $C$")
+    grid = {"gain": np.linspace(0.3, 0.6, 4)}
+    data = PhaseDiagram(make_block, grid, crest, depth=300).compute()
+    np.testing.assert_array_equal(data.crest, sweep(make_block, grid, 300, measure=crest).crest)
+    figure = draw(read_data(write_data(data, tmp_path / "section.nc")).to_dataset())
+    assert figure.axes[0].get_ylabel() == "crest $C$"
+    read = PhaseDiagram.load(written(tmp_path, SPEC.replace("depth = 1500", "depth = 60")))
+    data, ax = drawn(replace(read, quantity=crest))
+    assert data.crest.dims == ("gain", "strength")
+    assert ax.figure.axes[-1].get_ylabel() == "crest $C$"
+    known = PhaseDiagram(make_block, grid, OBSERVABLES["heterogeneity"], depth=300)
+    assert drawn(known)[1].get_ylabel() == OBSERVABLES["heterogeneity"].long_name
+    for bad, of in ((OBSERVABLES["state"], grid), (OBSERVABLES["amplitude"], grid), (crest, {"crest": [0.3, 0.6]})):
+        with pytest.raises(ArgumentError, match="quantity|parameters"):
+            PhaseDiagram(lambda **values: make_block(*values.values()), of, bad)
 
 
 def test_the_data_are_enough_to_draw(tmp_path):

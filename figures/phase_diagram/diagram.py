@@ -6,7 +6,7 @@ import json
 import os
 import tomllib
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from keyword import iskeyword
 from math import prod
@@ -19,8 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from dispersion import ArgumentError, Block
 from dispersion.errors import real_number, shown, whole_number
 from figures.phase_diagram.homogeneous import sample
-from figures.phase_diagram.maps import cluster_map, competition_map, wave_map, wavenumber_map
+from figures.phase_diagram.maps import cluster_map, competition_map, observable_map, wave_map, wavenumber_map
 from figures.phase_diagram.quantities import QUANTITIES
+from simulate import Observable
 from simulate.results import RESERVED
 
 DEPTH, POINTS = 10**8, 10**7
@@ -37,7 +38,7 @@ class PhaseDiagram:
     parameters : name → increasing numbers, one or two; they become the axes.
     quantity : what is shown: 'amplitude' or 'speed' (modulus and phase advance of the leading mode), 'clusters' (half
         the separation of two), 'wavenumber' (the dominant one of a ring) or 'competition' (which of two modes of a
-        scalar ring is left by runs that start in each).
+        scalar ring is left by runs that start in each); or an Observable of one number, which has no theory.
     depth : layers at most; seed : of the starts; tolerance : of the early stop, 0 for none.
     start : standard deviation of the normal start; of no use to a competition, which has its two wavenumbers `modes`.
     specification : the text it was read from, if it was; kept in the data.
@@ -46,7 +47,7 @@ class PhaseDiagram:
 
     make_block: Callable[..., Block]
     parameters: Mapping[str, Any]
-    quantity: str = "amplitude"
+    quantity: str | Observable = "amplitude"
     depth: int = 5000
     seed: int = 0
     tolerance: float = 1e-12
@@ -55,7 +56,11 @@ class PhaseDiagram:
     specification: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.quantity, str) or self.quantity not in QUANTITIES:
+        if isinstance(self.quantity, Observable):
+            if self.quantity.dims or self.quantity.name in QUANTITIES:
+                accepted = f"an Observable of one number, by another name than {', '.join(QUANTITIES)}"
+                raise ArgumentError("quantity", f"{self.quantity.name!r} of {self.quantity.dims}", accepted)
+        elif not isinstance(self.quantity, str) or self.quantity not in QUANTITIES:
             raise ArgumentError("quantity", shown(self.quantity), ", ".join(QUANTITIES))
         checked = {
             "parameters": _checked_axes(self.parameters),
@@ -112,10 +117,13 @@ class PhaseDiagram:
             data = competition_map(
                 self.block, (self.modes[0], self.modes[1]), self.parameters, seed=self.seed, **settings
             )
+        elif isinstance(self.quantity, Observable):
+            data = observable_map(self.block, self.quantity, self.parameters, start=self.start, **settings)
         else:
             compute = {"wavenumber": wavenumber_map, "clusters": cluster_map}.get(self.quantity, wave_map)
             data = compute(self.block, self.parameters, start=self.start, **settings)
-        return data.assign_attrs(quantity=self.quantity, specification=self.specification)
+        name = self.quantity.name if isinstance(self.quantity, Observable) else self.quantity
+        return data.assign_attrs(quantity=name, specification=self.specification)
 
     @property
     def _identity(self) -> str:
@@ -125,17 +133,26 @@ class PhaseDiagram:
     def _check_block(self, block: Block) -> None:
         """Refuse a quantity that the `block` does not have, modes that do not fit it, and names that are taken."""
         quantity, modes = self.quantity, self.modes
+        if isinstance(quantity, Observable):
+            taken: Collection[str] = ("excluded", quantity.name)
+        else:
+            taken = QUANTITIES[quantity].added
+            self._check_shape(block, quantity)
+        if modes is not None and (not all(1 <= k <= block.n // 2 for k in modes) or modes[0] == modes[1]):
+            raise ArgumentError("modes", list(modes), f"two different wavenumbers, 1 … {block.n // 2}")
+        for name in self.parameters:
+            if name in RESERVED or name in taken:
+                raise ArgumentError(f"parameters.{name}", "the name of a result", "another name")
+
+    @staticmethod
+    def _check_shape(block: Block, quantity: str) -> None:
+        """Refuse a quantity that a `block` of its shape and features does not have."""
         if QUANTITIES[quantity].ring and len(block.shape) > 1:
             others = ", ".join(name for name, other in QUANTITIES.items() if not other.ring)
             raise ArgumentError("quantity", f"{quantity!r} on tokens {block.shape}", f"a ring; on a torus {others}")
         if quantity == "competition" and block.d > 1:
             others = ", ".join(name for name in QUANTITIES if name != quantity)
             raise ArgumentError("quantity", f"{quantity!r} with d = {block.d}", f"d = 1; with more features {others}")
-        if modes is not None and (not all(1 <= k <= block.n // 2 for k in modes) or modes[0] == modes[1]):
-            raise ArgumentError("modes", list(modes), f"two different wavenumbers, 1 … {block.n // 2}")
-        for name in self.parameters:
-            if name in RESERVED or name in QUANTITIES[quantity].added:
-                raise ArgumentError(f"parameters.{name}", "the name of a result", "another name")
 
 
 def check_size(sizes: Sequence[int]) -> None:
@@ -181,7 +198,7 @@ def _checked_axis(name: str, values: ArrayLike, axes: int) -> NDArray[np.float64
     return numbers
 
 
-def _checked_modes(modes: Any, quantity: str) -> tuple[int, int] | None:
+def _checked_modes(modes: Any, quantity: str | Observable) -> tuple[int, int] | None:
     if quantity != "competition":
         if modes is not None:
             raise ArgumentError("modes", shown(modes), f"None, as {quantity!r} does not use it")

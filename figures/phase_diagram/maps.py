@@ -13,7 +13,7 @@ from amplitude import REGIMES, clusters, competition, standing_wave, travelling_
 from amplitude.exact.resting import resting_state
 from dispersion import ArgumentError, Block, ExclusionError, dispersion_relation
 from figures.phase_diagram.homogeneous import Grid, Make, points, sample, shape_of, with_critical_modes
-from simulate import sweep
+from simulate import OBSERVABLES, Observable, sweep
 
 COUNTED = 0.1
 """A mode counts as present if it has this part of the largest amplitude, and that exceeds FAINT."""
@@ -111,6 +111,17 @@ def wave_map(make: Make, grid: Grid, **settings: Any) -> xr.Dataset:
         angle = np.angle(np.take_along_axis(modes, k, axis=-1)[..., 0])
         run["critical_angle"] = (tuple(grid), angle, {"long_name": "arg B at the critical wavenumber", "units": "rad"})
     return run
+
+
+def observable_map(make: Make, observable: Observable, grid: Grid, **settings: Any) -> xr.Dataset:
+    """The simulated `observable`, and the attribute label of its variable: what a plot calls it. There is no theory.
+
+    make : a Block from the parameters in the order of `grid`; settings : of `simulate.sweep`.
+    """
+    names = [name for name, known in OBSERVABLES.items() if known.by_default]
+    run = sweep(_named(make, grid), grid, measure=[*names, observable], **settings)
+    run[observable.name].attrs["label"] = observable.label or observable.long_name or observable.name
+    return with_theory(run, make, grid, [], lambda block, state: {}).drop_vars("state")
 
 
 def wavenumber_map(make: Make, grid: Grid, **settings: Any) -> xr.Dataset:

@@ -30,7 +30,7 @@ from figures.phase_diagram.drawing import (
     draw_wavenumber,
     unstable,
 )
-from figures.phase_diagram.quantities import QUANTITIES
+from figures.phase_diagram.quantities import QUANTITIES, Quantity
 from figures.style import ONE_COLUMN, style
 from simulate import STATUS
 
@@ -82,9 +82,10 @@ def draw(data: xr.Dataset) -> Figure:
     with its legend. An ArgumentError says if they are not of a phase diagram.
     """
     quantity = str(data.attrs.get("quantity"))
-    if quantity not in QUANTITIES:
+    own = data[quantity].attrs.get("label") if quantity in data else None
+    if quantity not in QUANTITIES and own is None:
         raise ArgumentError("data", "no phase diagram", "the data of PhaseDiagram.compute, with their attributes")
-    drawn = QUANTITIES[quantity]
+    drawn = Quantity(quantity, "", str(own), ()) if own is not None else QUANTITIES[quantity]
     simulated, theory, label = drawn.simulated, drawn.theory, drawn.label
     outcomes = Outcomes.of(data, simulated)
     section = len(data.critical_modulus.dims) == 1
@@ -129,7 +130,7 @@ def _lines(data: xr.Dataset, quantity: str, theory: str) -> list[Artist]:
         if float(transverse.min()) < 1 < float(transverse.max()):
             dashed: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 0.9}
             entries.append(Line2D([], [], label="cubic theory: one mode alone\nloses its stability", **dashed))
-    elif data[theory].where(unstable(data)).notnull().sum() > 3:
+    elif theory in data and data[theory].where(unstable(data)).notnull().sum() > 3:
         entries.append(Line2D([], [], label="cubic theory: lines, numbers", **white))
     return entries
 

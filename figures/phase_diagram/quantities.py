@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from simulate import OBSERVABLES
+
 
 @dataclass(frozen=True)
 class Quantity:
@@ -21,15 +23,21 @@ class Quantity:
     ring: bool = False
 
 
+def _label(name: str) -> str:
+    return OBSERVABLES[name].label
+
+
 WAVE = ("amplitude_theory", "phase_advance_theory", "critical_angle", "excluded")
 PAIR = ("observed", "predicted", "mu", "transverse", "mode", "seed", "excluded")
 QUANTITIES = {
-    "amplitude": Quantity("critical_amplitude", "amplitude_theory", "amplitude $R$", WAVE),
-    "speed": Quantity("critical_phase_advance", "phase_advance_theory", r"phase advance $\Omega$ (rad/layer)", WAVE),
+    "amplitude": Quantity("critical_amplitude", "amplitude_theory", _label("critical_amplitude"), WAVE),
+    "speed": Quantity("critical_phase_advance", "phase_advance_theory", _label("critical_phase_advance"), WAVE),
     "clusters": Quantity(
         "separation", "separation_theory", "half separation $u$", ("separation", "separation_theory", "excluded")
     ),
-    "wavenumber": Quantity("wavenumber", "critical_wavenumber", "wavenumber $k$", ("growth", "excluded"), ring=True),
+    "wavenumber": Quantity(
+        "wavenumber", "critical_wavenumber", _label("wavenumber"), ("growth", "excluded"), ring=True
+    ),
     "competition": Quantity("observed", "predicted", "regime", PAIR, ring=True),
 }
 """Name → Quantity."""
