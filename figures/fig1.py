@@ -72,6 +72,8 @@ TOLERANCE = {"rate": 1e-9, "phase_advance": 1e-3, "amplitude": 0.01}
 """Absolute, absolute and relative distance to the prediction up to which a claim is met."""
 TIE = 1e-6
 """Relative difference of the sizes of k and −k that rounding may make."""
+IDS = {"rate": "growth"}
+"""Names of quantities in the ids of claims, which stay as they are."""
 QUANTITIES = ("k", "rate", "phase", "phase_advance", "amplitude")
 """What is predicted and measured; k is 0 where no wavenumber is selected."""
 
@@ -266,7 +268,7 @@ ROWS = {
 
 
 FOOTNOTE = (
-    r"$k$ wavenumber   ·   $\gamma$ rate per layer   ·   $\omega$, $\Omega$ phase advance per layer, rad,"
+    r"$k$ wavenumber   ·   $\gamma$ growth rate per layer   ·   $\omega$, $\Omega$ phase advance per layer, rad,"
     r" while it grows and once saturated   ·   $R$ amplitude (clusters: half their separation)"
 )
 
@@ -452,5 +454,14 @@ def _claims_of(name: str, panel: xr.Dataset) -> list[Claim]:
         note = f"predicted: {theory[quantity]:.6g}{f' ({method})' if relative else ''}; "
         note += f"{'relative' if relative else 'absolute'} error {error:.1e}, met up to {limit:g}"
         met = error <= limit
-        found.append(Claim(f"fig1.{name}.{quantity}", f"{told[quantity]} ({pattern})", None, seen[quantity], met, note))
+        found.append(
+            Claim(
+                f"fig1.{name}.{IDS.get(quantity, quantity)}",
+                f"{told[quantity]} ({pattern})",
+                None,
+                seen[quantity],
+                met,
+                note,
+            )
+        )
     return found

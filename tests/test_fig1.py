@@ -63,7 +63,7 @@ class TestClaims:
     def test_all_met(self, data):
         claims = fig1.claims(data)
         assert [claim.id for claim in claims if not claim.met] == []
-        parts = ("morphology", "wavenumber", "rate", "phase_advance", "amplitude")
+        parts = ("morphology", "wavenumber", "growth", "phase_advance", "amplitude")
         assert [claim.id for claim in claims] == [f"fig1.{name}.{part}" for name in fig1.PANELS for part in parts]
 
     def test_the_normal_form_says_that_the_rotation_stands(self, data):
@@ -81,7 +81,7 @@ class TestClaims:
 
     @pytest.mark.parametrize(
         ("quantity", "change", "lost"),
-        [("amplitude", 1.02, "amplitude"), ("k", 2.0, "wavenumber"), ("rate", 1.05, "rate")],
+        [("amplitude", 1.02, "amplitude"), ("k", 2.0, "wavenumber"), ("rate", 1.05, "growth")],
     )
     def test_a_wrong_number_is_noticed(self, data, quantity, change, lost):
         wrong = data.copy(deep=True)
