@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import cast
 
@@ -14,11 +15,11 @@ from amplitude.exact.bifurcations import FLIP, FOLD, NEIMARK_SACKER, Bifurcation
 from amplitude.exact.branch import Branch, follow, values_of
 from amplitude.exact.continuation import MakeBlock, Path, Point, Walk
 from amplitude.exact.equations import Floats, Kind, Problem, newton
+from amplitude.exact.resting import fixed_point_equation
 from amplitude.exact.states import ExactState
 from amplitude.exact.symmetry import slides_of
 from amplitude.progress import progress_bar
 from dispersion import ArgumentError, Block, Mode, dispersion_relation
-from dispersion.block.slopes import Slopes
 from dispersion.errors import flag, instance, real_number, whole_number
 from dispersion.grid import Wavenumber, grid_index, grid_wavenumbers, wavenumber
 from dispersion.quiet import beyond_float64
@@ -195,12 +196,8 @@ class _Homogeneous:
 
     def state(self, block: Block) -> Floats:
         """(d,) the fixed point a = g(a) of `block` that Newton's method reaches from the guess."""
-
-        def system(a: Floats) -> tuple[Floats, Floats]:
-            return block.homogeneous_map(a) - a, Slopes(block, a).homogeneous - np.eye(block.d)
-
         limit = 1e-12 * (1 + float(np.abs(self.guess).max()))
-        a, residual, steps = newton(system, self.guess, limit)
+        a, residual, steps = newton(partial(fixed_point_equation, block), self.guess, limit)
         if not residual <= limit:
             got = f"{np.array2string(self.guess, threshold=4)}, |g(a) − a| = {residual:.2g} after {steps} Newton steps"
             raise ArgumentError("state", got, "a guess from which the homogeneous state is reached")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from amplitude.exact.equations import Floats, newton
@@ -43,16 +45,17 @@ def resting_state(block: Block) -> Floats:
 
 def _fixed_point(block: Block, a: Floats) -> Floats | None:
     """The attracting fixed point of g that Newton's method reaches from `a`, or None."""
-
-    def system(a: Floats) -> tuple[Floats, Floats]:
-        return block.homogeneous_map(a) - a, Slopes(block, a).homogeneous - np.eye(block.d)
-
     limit = 1e-13 * (1 + float(np.abs(a).max()))
     try:
-        found, residual, _ = newton(system, a, limit)
+        found, residual, _ = newton(partial(fixed_point_equation, block), a, limit)
         attracts = (
             residual <= limit and np.abs(np.linalg.eigvals(Slopes(block, found).homogeneous)).max() <= 1 + NEUTRAL
         )
     except ArgumentError:  # a state without a derivative on the way
         return None
     return found if attracts else None
+
+
+def fixed_point_equation(block: Block, a: Floats) -> tuple[Floats, Floats]:
+    """g(a) − a, (d,), and its derivative (d, d)."""
+    return block.homogeneous_map(a) - a, Slopes(block, a).homogeneous - np.eye(block.d)

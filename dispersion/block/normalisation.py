@@ -59,52 +59,76 @@ class Normalisation(Noun):
 
 
 @dataclass(frozen=True, eq=False)
-class LayerNorm(Normalisation):
+class _Rescaled(Normalisation):
+    """z = c/σ, σ = √(mean c² + eps), c a projection of x."""
+
+    eps: float
+
+    def __init__(self, gain: ArrayLike, bias: ArrayLike | None = None, eps: float = 1e-5) -> None:
+        super().__init__(gain, bias)
+        eps = real_number("eps", eps)
+        if eps < 0:
+            raise ArgumentError("eps", eps, "a number ≥ 0")
+        object.__setattr__(self, "eps", eps)
+
+    def _projected(self, x: NDArray) -> NDArray:
+        """(…, d) c of `x` (…, d)."""
+        raise NotImplementedError
+
+    def _projection(self) -> NDArray[np.float64]:
+        """(d, d) dc/dx."""
+        raise NotImplementedError
+
+    def _standard(self, x: NDArray) -> NDArray:
+        return self._parts(x)[0]
+
+    def _derivative(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        # D = σ^{-1}[dc/dx − zzᵀ/d]
+        z, sigma = self._parts(x)
+        return (self._projection() - z[..., :, None] * z[..., None, :] / self.d) / sigma[..., None]
+
+    def _parts(self, x: NDArray) -> tuple[NDArray, NDArray]:
+        """z (…, d) and σ (…, 1) at `x` (…, d), refused where eps = 0 and c is rounding of x.
+
+        Computed on x/t, t the power of two just under the largest of |x| and √eps: squares stay within float64.
+        """
+        t = power_of_two(np.maximum(np.abs(x).max(axis=-1, keepdims=True), np.sqrt(self.eps)))
+        y = x / t
+        c = self._projected(y)
+        square = (c**2).mean(axis=-1, keepdims=True)
+        if self.eps == 0 and (np.abs(square) <= 1e-30 * np.abs((y**2).mean(axis=-1, keepdims=True))).any():
+            accepted = "another state, or eps > 0 in the norm"
+            raise ArgumentError("state", "no variance over features with eps = 0", accepted)
+        root = np.sqrt(square + self.eps / t / t)
+        return c / root, t * root
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class LayerNorm(_Rescaled):
     """z = (x − mean x)/σ, σ = √(var x + eps) with the biased variance over features.
 
     gain, bias : (d,); eps : ≥ 0. A state of equal features with eps = 0 has no derivative: ArgumentError.
     """
 
-    eps: float
+    def _projected(self, x: NDArray) -> NDArray:
+        return x - x.mean(axis=-1, keepdims=True)
 
-    def __init__(self, gain: ArrayLike, bias: ArrayLike | None = None, eps: float = 1e-5) -> None:
-        super().__init__(gain, bias)
-        object.__setattr__(self, "eps", _eps(eps))
-
-    def _standard(self, x: NDArray) -> NDArray:
-        y, t = _scaled(x, self.eps)
-        centred = y - y.mean(axis=-1, keepdims=True)
-        return centred / _root(centred, self.eps, t, y)
-
-    def _derivative(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        # D = σ^{-1}[I − 11ᵀ/d − zzᵀ/d]
-        y, t = _scaled(x, self.eps)
-        z, sigma = self._standard(x), t * _root(y - y.mean(axis=-1, keepdims=True), self.eps, t, y)
-        return (np.eye(self.d) - 1 / self.d - _outer(z) / self.d) / sigma[..., None]
+    def _projection(self) -> NDArray[np.float64]:
+        return np.eye(self.d) - 1 / self.d
 
 
-@dataclass(frozen=True, eq=False)
-class RMSNorm(Normalisation):
+@dataclass(frozen=True, eq=False, init=False)
+class RMSNorm(_Rescaled):
     """z = x/ρ, ρ = √(mean x² + eps).
 
     gain, bias : (d,); eps : ≥ 0. The state 0 with eps = 0 has no derivative: ArgumentError.
     """
 
-    eps: float
+    def _projected(self, x: NDArray) -> NDArray:
+        return x
 
-    def __init__(self, gain: ArrayLike, bias: ArrayLike | None = None, eps: float = 1e-5) -> None:
-        super().__init__(gain, bias)
-        object.__setattr__(self, "eps", _eps(eps))
-
-    def _standard(self, x: NDArray) -> NDArray:
-        y, t = _scaled(x, self.eps)
-        return y / _root(y, self.eps, t, y)
-
-    def _derivative(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        # D = ρ^{-1}[I − zzᵀ/d]
-        y, t = _scaled(x, self.eps)
-        z, rho = self._standard(x), t * _root(y, self.eps, t, y)
-        return (np.eye(self.d) - _outer(z) / self.d) / rho[..., None]
+    def _projection(self) -> NDArray[np.float64]:
+        return np.eye(self.d)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,30 +149,3 @@ class DyT(Normalisation):
 
     def _derivative(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         return (self.alpha * (1 - np.tanh(self.alpha * x) ** 2))[..., None] * np.eye(self.d)
-
-
-def _eps(eps: float) -> float:
-    eps = real_number("eps", eps)
-    if eps < 0:
-        raise ArgumentError("eps", eps, "a number ≥ 0")
-    return eps
-
-
-def _outer(z: NDArray) -> NDArray:
-    """(…, d, d) zzᵀ of `z` (…, d)."""
-    return z[..., :, None] * z[..., None, :]
-
-
-def _scaled(x: NDArray, eps: float) -> tuple[NDArray, NDArray[np.float64]]:
-    """(x/t, t) with t (…, 1) the power of two just under the largest of |x| and √eps: squares stay within float64."""
-    size = np.maximum(np.abs(x).max(axis=-1, keepdims=True), np.sqrt(eps))
-    t = power_of_two(size)
-    return x / t, t
-
-
-def _root(y: NDArray, eps: float, t: NDArray[np.float64], whole: NDArray) -> NDArray:
-    """(…, 1) √(mean y² + eps/t²), refused where eps = 0 and y (…, d) is rounding of the numbers `whole`."""
-    square = (y**2).mean(axis=-1, keepdims=True)
-    if eps == 0 and (np.abs(square) <= 1e-30 * np.abs((whole**2).mean(axis=-1, keepdims=True))).any():
-        raise ArgumentError("state", "no variance over features with eps = 0", "another state, or eps > 0 in the norm")
-    return np.sqrt(square + eps / t / t)
