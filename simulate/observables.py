@@ -178,9 +178,9 @@ DECLARED = (
         diverged=True,
     ),
     Observable(
-        "critical_modulus",
-        _of_mode(lambda mode: abs(mode.multiplier)),
-        "modulus of the leading multiplier at x = 0",
+        "critical_growth",
+        _of_mode(lambda mode: mode.growth),
+        "growth |Lambda| of the leading mode at x = 0",
         together=lambda runs: np.abs(runs.critical.multiplier),
         diverged=True,
     ),

@@ -466,12 +466,12 @@ def swept(block, a):
         truth = np.abs(np.linalg.eigvals(jacobian(block, np.zeros(block.d)))).max()
         dispersion_relation(block)
     except ArgumentError:
-        assert np.isnan(data.critical_modulus.item())
+        assert np.isnan(data.critical_growth.item())
     else:
-        close(data.critical_modulus.item(), truth, 1e-7)
+        close(data.critical_growth.item(), truth, 1e-7)
 
 
-CRITICAL = ("critical_modulus", "critical_wavenumber")
+CRITICAL = ("critical_growth", "critical_wavenumber")
 
 
 def module(block, a):

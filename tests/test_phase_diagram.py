@@ -203,7 +203,7 @@ def test_the_map_is_the_simulation_with_theory_beside_it(tmp_path):
         block = diagram.block(gain, strength)
         wave = standing_wave(block, int(data.critical_wavenumber.values[place]))
         assert float(data.amplitude_theory.values[place]) == pytest.approx(wave.amplitude, nan_ok=True)
-        assert data.critical_modulus.values[place] == pytest.approx(abs(wave.multiplier))
+        assert data.critical_growth.values[place] == pytest.approx(abs(wave.multiplier))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=[path.name.split(".")[0] for path in EXAMPLES])
@@ -223,10 +223,10 @@ def test_theory_stands_where_the_block_rests(tmp_path):
         (rest,) = fixed_points(block)
         growth = dispersion_relation(block, rest.state).growth
         assert data.growth.values[place] == pytest.approx(growth[:9], abs=1e-10)
-        assert float(data.critical_modulus[place]) == pytest.approx(growth.max(), abs=1e-10)
+        assert float(data.critical_growth[place]) == pytest.approx(growth.max(), abs=1e-10)
         assert (data.amplitude[place] > 0.1) == (growth.max() > 1)
         assert dispersion_relation(block).growth.max() < 1 or gain != 0.3
-    assert data.critical_modulus.attrs["long_name"].endswith("at the homogeneous state that g reaches from 0")
+    assert data.critical_growth.attrs["long_name"].endswith("at the homogeneous state that g reaches from 0")
     assert not any(data.excluded.values)
 
 
@@ -240,7 +240,7 @@ def test_cubic_theory_stands_where_the_block_rests(tmp_path):
     assert float(data.critical_amplitude[1]) == pytest.approx(0.1714, abs=1e-4)
     pair = PhaseDiagram.load(written(tmp_path, SHIFTED.replace('"wavenumber"', '"competition"\nmodes = [2, 3]')))
     data, _ = drawn(pair)
-    assert data.critical_modulus.values == pytest.approx(
+    assert data.critical_growth.values == pytest.approx(
         [
             dispersion_relation(pair.block(g), fixed_points(pair.block(g))[0].state).growth.max()
             for g in (0.2, 0.3, 0.36)
@@ -255,7 +255,7 @@ def test_a_mean_that_runs_away_has_no_threshold(tmp_path):
         data, _ = drawn(PhaseDiagram.load(written(tmp_path, text.replace("wavenumber", quantity))))
         assert [bool(reason) for reason in data.excluded.values] == [False, True]
         assert "g does not settle" in str(data.excluded.values[1])
-        assert np.isnan(data.critical_modulus.values[1])
+        assert np.isnan(data.critical_growth.values[1])
         assert data.critical_wavenumber.values[1] == -1
 
 
@@ -272,7 +272,7 @@ def test_maps_beyond_a_scalar_ring(tmp_path, quantity, make):
 def test_wavenumbers_of_two_features(tmp_path):
     data, _ = drawn(PhaseDiagram.load(written(tmp_path, other("wavenumber", PAIR))))
     assert not any(data.excluded.values.ravel())
-    assert data.growth.max("k").values == pytest.approx(data.critical_modulus.values)
+    assert data.growth.max("k").values == pytest.approx(data.critical_growth.values)
 
 
 def test_a_separation_of_two_features_is_a_distance(tmp_path):
@@ -326,7 +326,7 @@ def test_a_point_without_a_block_costs_no_other(tmp_path):
 def test_a_map_that_is_stable_everywhere_is_drawn(tmp_path):
     text = other("wavenumber", SPEC[SPEC.index("n = 16") :]).replace("from = 0.3, to = 0.6", "from = 0.01, to = 0.02")
     data, ax = drawn(PhaseDiagram.load(written(tmp_path, text)))
-    assert (data.critical_modulus < 1).all()
+    assert (data.critical_growth < 1).all()
     assert ax.get_xlabel() == "gain"
 
 

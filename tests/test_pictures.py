@@ -87,10 +87,10 @@ def test_the_regime_of_a_run_without_a_result_is_unknown():
 @pytest.mark.parametrize("quantity", ["amplitude", "wavenumber", "competition"])
 def test_growth_of_the_mean_is_not_a_pattern_and_not_nothing(tmp_path, quantity):
     data, figure = made(tmp_path, quantity, sign="", c3=-0.3)
-    growing = int((data.critical_modulus > 1).sum())
+    growing = int((data.critical_growth > 1).sum())
     if quantity == "competition":  # runs that start in a pattern and keep it are not called growth of the mean
-        growing -= int((data.wavenumber.max("seed").where(data.critical_modulus > 1) > 0).sum())
-    assert 0 < growing < data.critical_modulus.size
+        growing -= int((data.wavenumber.max("seed").where(data.critical_growth > 1) > 0).sum())
+    assert 0 < growing < data.critical_growth.size
     assert "$k = 0$ alone grows: no pattern" in legend(figure)
     assert hatched(figure)["////"] == growing
     _, figure = made(tmp_path, quantity)

@@ -84,7 +84,7 @@ def test_leading_multiplier_is_that_of_the_dispersion_relation():
         found = sweep(lambda case, block=block: block, {"case": [0]}, depth=1)
         mode = dispersion_relation(block).leading()
         assert int(found.critical_wavenumber[0]) == mode.k
-        assert float(found.critical_modulus[0]) == pytest.approx(abs(mode.multiplier), rel=1e-12)
+        assert float(found.critical_growth[0]) == pytest.approx(abs(mode.multiplier), rel=1e-12)
         assert np.exp(1j * float(found.critical_phase[0])) == pytest.approx(np.exp(1j * mode.phase), abs=1e-12)
 
 
@@ -94,7 +94,7 @@ def test_relu_has_no_multiplier_at_zero():
 
     found = sweep(relu, {"eta": [-0.5]}, depth=3)
     assert int(found.critical_wavenumber[0]) == -1
-    assert np.isnan(found.critical_modulus[0])
+    assert np.isnan(found.critical_growth[0])
     assert np.isnan(found.critical_amplitude[0])
 
 

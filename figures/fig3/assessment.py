@@ -63,10 +63,10 @@ def _scaling_claims(data: xr.DataTree) -> Iterator[Claim]:
 
 def _amplitude_claims(data: xr.DataTree) -> Iterator[Claim]:
     b = data["amplitude"].to_dataset()
-    settled = (b.critical_modulus > 1 + SETTLED_MU) & (b.status < STATUS.index("diverged"))
+    settled = (b.critical_growth > 1 + SETTLED_MU) & (b.status < STATUS.index("diverged"))
     error = (abs(b.amplitude_theory / b.critical_amplitude - 1)).where(settled)
-    near = error.where(b.critical_modulus < NEAR_ONSET)
-    left_out = int(((b.critical_modulus > 1) & ~settled).sum())
+    near = error.where(b.critical_growth < NEAR_ONSET)
+    left_out = int(((b.critical_growth > 1) & ~settled).sum())
     points = f"points; {left_out} with μ < {SETTLED_MU:g}, not settled after {DEPTH} layers, left out"
     excluded = int((settled & (b.excluded != "")).sum())
     if excluded:
@@ -86,13 +86,13 @@ def _amplitude_claims(data: xr.DataTree) -> Iterator[Claim]:
         float(error.median()),
         float(error.median()) <= 0.14,
         f"{int(error.notnull().sum())} {points}. The paper does not give its ranges, on which this number depends; "
-        f"{_by_growth(error, b.critical_modulus)}",
+        f"{_by_growth(error, b.critical_growth)}",
     )
 
 
 def _wavenumber_claim(data: xr.DataTree) -> Claim:
     c = data["wavenumber"].to_dataset()
-    unstable = c.critical_modulus > 1
+    unstable = c.critical_growth > 1
     why = c.miss.values
     share = 1 - float((why != "").sum() / unstable.sum())
     return Claim(
@@ -186,7 +186,7 @@ def _beyond_claims(data: xr.DataTree) -> Iterator[Claim]:
 def _form_claims(b: xr.Dataset) -> Iterator[Claim]:
     """Normal forms against the exact pattern of the stable family, at every unstable point."""
     error = errors(b)
-    counted = (b.critical_modulus > 1) & (b.growth <= 1 + STABLE).any("family")
+    counted = (b.critical_growth > 1) & (b.growth <= 1 + STABLE).any("family")
     best, used = best_of(b, error)
     rows = [
         (f"order{order}", f"order-{order}", error.sel(order=order), near, limit) for order, near, limit in ORDER_LIMITS
@@ -199,7 +199,7 @@ def _form_claims(b: xr.Dataset) -> Iterator[Claim]:
                 f"{float((used == order).where(best.notnull()).mean()):.2f} order {int(order)}" for order in b.order
             ]
             note += f", the order with the smallest bound on its own error: {', '.join(shares)}"
-        near = values.where(b.critical_modulus < NEAR_ONSET)
+        near = values.where(b.critical_growth < NEAR_ONSET)
         for part, where, some, most in (
             ("near_onset", "where |Λ| < 1.05", near, near_limit),
             ("unstable_region", "over the unstable region", values, limit),
@@ -211,7 +211,7 @@ def _form_claims(b: xr.Dataset) -> Iterator[Claim]:
                 float(some.median()),
                 float(some.median()) <= most,
                 f"{note}; {_spread(some)}; "
-                + (f"{_by_growth(some, b.critical_modulus)}; " if part == "unstable_region" else "")
+                + (f"{_by_growth(some, b.critical_growth)}; " if part == "unstable_region" else "")
                 + f"met if the median is at most {most:g}",
             )
     holds = (error <= b.bound).where(error.notnull() & b.bound.notnull())
@@ -244,7 +244,7 @@ def _exact_claims(b: xr.Dataset) -> Iterator[Claim]:
     stable = b.growth <= 1 + STABLE
     error = abs(b.simulated / b.exact - 1).where(stable)
     points, both = int(stable.any("family").sum()), int(stable.all("family").sum())
-    missing = int(((b.critical_modulus > 1) & ~stable.any("family")).sum())
+    missing = int(((b.critical_growth > 1) & ~stable.any("family")).sum())
     here = float(error.max())
     yield Claim(
         "fig3.amplitude.exact",
@@ -256,7 +256,7 @@ def _exact_claims(b: xr.Dataset) -> Iterator[Claim]:
         f"{OFF:g} of the amplitude on the family; met if at most 1e-6",
     )
     # what the largest multiplier makes of the noise of the start
-    gained = FAMILY_DEPTH * np.log(b.growth.where(~stable & (b.critical_modulus > 1 + SETTLED_MU)))
+    gained = FAMILY_DEPTH * np.log(b.growth.where(~stable & (b.critical_growth > 1 + SETTLED_MU)))
     left = b.phase > LEFT
     told = (left == (gained > 0.5 * (LEAVES[0] + LEAVES[1]))).where((gained < LEAVES[0]) | (gained > LEAVES[1]))
     between = int(((gained >= LEAVES[0]) & (gained <= LEAVES[1])).sum())
@@ -274,7 +274,7 @@ def _exact_claims(b: xr.Dataset) -> Iterator[Claim]:
 
 def _selection_claims(c: xr.Dataset) -> Iterator[Claim]:
     """Which of the stable patterns of panel c is seen."""
-    grown = c.critical_modulus > 1 + SETTLED_MU
+    grown = c.critical_growth > 1 + SETTLED_MU
     count = c.stable.sum("k")
     seen = c.stable.isel(k=c.wavenumber.clip(min=0)) & (c.wavenumber > 0)
     one, several = grown & (count == 1), grown & (count > 1)

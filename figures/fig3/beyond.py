@@ -44,8 +44,8 @@ def amplitude_beyond(b: xr.Dataset, every: int, progress: bool = False) -> xr.Da
     pattern; and the amplitude and the distance of arg B from ψ, in radians, that a start on the family has come to.
     """
     data = subgrid(b, every)
-    members, blocks = _members(data.critical_modulus.values > 1, data, lambda gain, s: tanh_block(two_lobes(s), -gain))
-    places, dims = tuple(np.transpose(members)), data.critical_modulus.dims
+    members, blocks = _members(data.critical_growth.values > 1, data, lambda gain, s: tanh_block(two_lobes(s), -gain))
+    places, dims = tuple(np.transpose(members)), data.critical_growth.dims
     found = balloon(blocks, ks=[K], progress=progress)
     exact, growth = found.amplitude[:, 0, : len(FAMILIES)], found.growth[:, 0, : len(FAMILIES)]
     reached = [_from_family(blocks, exact[:, i], psi, progress) for i, psi in enumerate(FAMILIES)]
@@ -58,9 +58,9 @@ def amplitude_beyond(b: xr.Dataset, every: int, progress: bool = False) -> xr.Da
         "simulated": ("family", np.stack([R for R, _ in reached], axis=1)),
         "phase": ("family", np.stack([phase for _, phase in reached], axis=1)),
     }
-    out = data[["critical_modulus"]].assign_coords(order=list(ORDERS), family=list(FAMILIES))
+    out = data[["critical_growth"]].assign_coords(order=list(ORDERS), family=list(FAMILIES))
     for name, (dim, values) in columns.items():
-        whole = np.full((*data.critical_modulus.shape, values.shape[1]), np.nan)
+        whole = np.full((*data.critical_growth.shape, values.shape[1]), np.nan)
         whole[places] = values
         out[name] = ((*dims, dim), whole)
     return out
@@ -101,7 +101,7 @@ def resonant(c: xr.Dataset, points: int, progress: bool) -> xr.Dataset:
     """Points of c with k_c = 8, where 4q ≡ 0: from a phase on no family until it settles, against order 7 with lattice
     terms.
     """
-    rows = np.argwhere((c.critical_wavenumber.values == 8) & (c.critical_modulus.values > 1 + 5 * SETTLED_MU))
+    rows = np.argwhere((c.critical_wavenumber.values == 8) & (c.critical_growth.values > 1 + 5 * SETTLED_MU))
     rows = rows[np.linspace(0, len(rows) - 1, min(points, len(rows))).astype(int)]
     separation, strength = c.separation.values[rows[:, 0]], c.strength.values[rows[:, 1]]
 
@@ -141,7 +141,7 @@ def wavenumber_beyond(c: xr.Dataset, every: int, progress: bool = False) -> xr.D
     n_k = log(R_k/|B_k(0)|)/log|Λ_k| layers: what is decided by linear growth alone.
     """
     data = subgrid(c, every)
-    unstable = data.critical_modulus.values > 1
+    unstable = data.critical_growth.values > 1
     members, blocks = _members(unstable, data, lambda gap, s: tanh_block(two_lobes(s, gap), -0.6))
     found = balloon(blocks, progress=progress)
     places, shape = tuple(np.transpose(members)), data.wavenumber.shape
@@ -157,7 +157,7 @@ def wavenumber_beyond(c: xr.Dataset, every: int, progress: bool = False) -> xr.D
     every_k = np.zeros((*shape, data.sizes["k"]), dtype=bool)
     every_k[(*(axis[:, None] for axis in places), found.ks[None])] = stable
     forecasts = {"fastest": np.where(stable, growth, -np.inf).argmax(axis=1), "first": layers.argmin(axis=1)}
-    out = data[["wavenumber", "critical_wavenumber", "critical_modulus"]]
+    out = data[["wavenumber", "critical_wavenumber", "critical_growth"]]
     out = out.assign(stable=((*data.wavenumber.dims, "k"), every_k))
     for name, columns in forecasts.items():
         forecast = np.full(shape, -1)
@@ -192,7 +192,7 @@ def competition_beyond(d: xr.Dataset, every: int) -> xr.Dataset:
     stable = growth <= 1 + NEUTRAL
     regime = np.select([~grows.any(axis=-1), stable.all(axis=-1), stable[..., 0], stable[..., 1]], [0, 3, 1, 2], 5)
     dims = data.observed.dims
-    return data[["observed", "predicted", "mu", "critical_modulus"]].assign(
+    return data[["observed", "predicted", "mu", "critical_growth"]].assign(
         exact=(dims, regime.astype(float)), growth=((*dims, "mode"), growth)
     )
 

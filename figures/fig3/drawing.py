@@ -77,7 +77,7 @@ def _draw_scaling(data: xr.DataTree, ax: Axes, quantities: tuple[str, ...], slop
 def _draw_errors(data: xr.Dataset, ax: Axes) -> None:
     """Relative errors of normal forms against the exact pattern of the stable family, and of that pattern against
     simulations, over the distance to onset: medians, and 10 to 90 %."""
-    mu = data.critical_modulus.values.ravel() - 1
+    mu = data.critical_growth.values.ravel() - 1
     error, stable = errors(data), data.growth <= 1 + STABLE
     series = {f"order {int(order)}": error.sel(order=order).values.ravel() for order in data.order.values}
     series["best"] = best_of(data, error)[0].values.ravel()
@@ -118,7 +118,7 @@ def _draw_band(band: xr.Dataset, c: xr.Dataset, ax: Axes) -> None:
     row = c.sel(strength=band.attrs["strength"], method="nearest")
     ax.plot(
         row.separation,
-        row.wavenumber.where(row.critical_modulus > 1),
+        row.wavenumber.where(row.critical_growth > 1),
         ".",
         color=VERMILION,
         markersize=2.5,

@@ -21,20 +21,20 @@ REGIME_COLOURS = dict(zip(REGIMES, (STABLE_GREY, SKY, ORANGE, PURPLE, GREEN, "wh
 
 def axes_of(data: xr.Dataset) -> tuple[xr.DataArray, xr.DataArray]:
     """The two swept parameters of a map."""
-    x, y = data.critical_modulus.dims
+    x, y = data.critical_growth.dims
     return data[x], data[y]
 
 
 def unstable(data: xr.Dataset) -> xr.DataArray:
     """Where the homogeneous state is not known to be stable: max |Λ| > 1, or undefined."""
-    return ~(data.critical_modulus <= 1)
+    return ~(data.critical_growth <= 1)
 
 
 def draw_threshold(data: xr.Dataset, ax: Axes) -> None:
     """The line max |Λ| = 1, and the names of the parameters as labels."""
     x, y = axes_of(data)
-    if float(data.critical_modulus.min()) < 1 < float(data.critical_modulus.max()):
-        ax.contour(x, y, data.critical_modulus.T, [1.0], colors="black", linewidths=1.2)
+    if float(data.critical_growth.min()) < 1 < float(data.critical_growth.max()):
+        ax.contour(x, y, data.critical_growth.T, [1.0], colors="black", linewidths=1.2)
     ax.set(xlabel=x.name, ylabel=y.name)
 
 
@@ -109,7 +109,7 @@ def draw_competition(data: xr.Dataset, ax: Axes, named: bool = True) -> None:
 
 def draw_section(data: xr.Dataset, ax: Axes, simulated: str, theory: str, label: str) -> None:
     """Over one parameter: `simulated` as circles, `theory` as a line, and where the homogeneous state is stable."""
-    (name,) = data.critical_modulus.dims
+    (name,) = data.critical_growth.dims
     stable = ~unstable(data).values
     ax.fill_between(data[name], 0, 1, where=stable, color=STABLE_GREY, transform=ax.get_xaxis_transform(), linewidth=0)
     if theory in data:

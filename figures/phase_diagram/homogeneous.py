@@ -87,7 +87,7 @@ def _critical(
         before, after = wave_of(x - a, block.forward(x) - a, mode, block.shape)
         return {
             "critical_wavenumber": mode.k,
-            "critical_modulus": abs(mode.multiplier),
+            "critical_growth": mode.growth,
             "critical_phase": mode.phase,
             "critical_amplitude": np.where(alive, np.abs(before), np.nan),
             "critical_phase_advance": np.where(alive, turn(before, after), np.nan),

@@ -22,12 +22,12 @@ FAINT = 1e-3
 MEANING = {
     "amplitude_theory": ("amplitude R of the cubic closed form", "1"),
     "phase_advance_theory": ("phase advance a layer of the cubic closed form", "rad"),
-    "growth": ("largest modulus of a multiplier at each wavenumber", "1"),
+    "growth": ("growth |Lambda| of the leading mode of each wavenumber", "1"),
     "separation": ("half the distance of the two clusters", "1"),
     "separation_theory": ("half the distance of two clusters, cubic closed form", "1"),
     "predicted": ("regime of the two modes by cubic theory", "1"),
     "observed": ("regime of the two modes in runs that start in each", "1"),
-    "mu": ("growth |Lambda| - 1 of each mode", "1"),
+    "mu": ("|Lambda| - 1 of each mode", "1"),
     "transverse": ("multiplier of each mode's pure state towards the other mode, cubic theory", "1"),
     "excluded": ("why theory refuses the point, else empty", "1"),
     "mode": ("wavenumber of the mode", "1"),
@@ -179,7 +179,7 @@ def competition_map(make: Make, modes: tuple[int, int], grid: Grid, seed: int = 
         pair = [data[f"{name}{i}"] for i in (0, 1)]
         data[name] = xr.concat(pair, "mode").transpose(*grid, "mode").assign_attrs(_attributes(name))
     data = data.drop_vars(["state", "start", "mu0", "mu1", "transverse0", "transverse1"])
-    data = data.assign(critical_modulus=data.critical_modulus.isel(seed=0)).assign_coords(mode=list(modes))
+    data = data.assign(critical_growth=data.critical_growth.isel(seed=0)).assign_coords(mode=list(modes))
     observed = observed_regime(data.spectrum.sel(k=list(modes)).values)
     data["observed"] = (tuple(grid), observed, _attributes("observed"))
     for name in ("mode", "seed"):

@@ -60,7 +60,7 @@ class Outcomes:
     @classmethod
     def of(cls, data: xr.Dataset, simulated: str) -> Outcomes:
         """Those of `data`, whose variable `simulated` is drawn."""
-        status = data.status.values.reshape(*data.critical_modulus.shape, -1)
+        status = data.status.values.reshape(*data.critical_growth.shape, -1)
         k, seen = (_flat(data[name], data) for name in ("critical_wavenumber", "wavenumber"))
         ended = (status >= STATUS.index("diverged")).any(axis=-1)
         values = data[simulated].values
@@ -73,7 +73,7 @@ class Outcomes:
 
 def _flat(variable: xr.DataArray, data: xr.Dataset) -> NDArray[np.int64]:
     """The largest |entry| of `variable` at each point, over the runs of a point and the axes of a torus."""
-    return np.abs(variable.values).reshape(*data.critical_modulus.shape, -1).max(axis=-1)
+    return np.abs(variable.values).reshape(*data.critical_growth.shape, -1).max(axis=-1)
 
 
 @style()
@@ -88,7 +88,7 @@ def draw(data: xr.Dataset) -> Figure:
     drawn = Quantity(quantity, "", str(own), ()) if own is not None else QUANTITIES[quantity]
     simulated, theory, label = drawn.simulated, drawn.theory, drawn.label
     outcomes = Outcomes.of(data, simulated)
-    section = len(data.critical_modulus.dims) == 1
+    section = len(data.critical_growth.dims) == 1
     figure = Figure(layout="constrained")
     ax = figure.subplots()
     if section:
@@ -117,7 +117,7 @@ def draw(data: xr.Dataset) -> Figure:
 def _lines(data: xr.Dataset, quantity: str, theory: str) -> list[Artist]:
     """Legend entries of the lines that can be in a map."""
     entries: list[Artist] = []
-    if float(data.critical_modulus.min()) < 1 < float(data.critical_modulus.max()):
+    if float(data.critical_growth.min()) < 1 < float(data.critical_growth.max()):
         entries.append(Line2D([], [], color="black", linewidth=1.2, label=r"linear threshold $\max\,|\Lambda| = 1$"))
     shadow = [withStroke(linewidth=1.4, foreground="0.25")]
     white: dict[str, Any] = {"color": "white", "linestyle": "--", "linewidth": 0.9, "path_effects": shadow}
@@ -139,7 +139,7 @@ def _areas(data: xr.Dataset, quantity: str) -> list[Artist]:
     """Legend entries of the plain colours."""
     edge: dict[str, Any] = {"edgecolor": "0.4", "linewidth": 0.5}
     if quantity != "competition":
-        grey = (data.critical_modulus <= 1).any()
+        grey = (data.critical_growth <= 1).any()
         return [Patch(facecolor=STABLE_GREY, label="homogeneous state is stable", **edge)] if grey else []
     names = {f"mode {place + 1}": f"$k = {int(k)}$ wins" for place, k in enumerate(data.mode)}
     names["collapsed"] = "collapsed: neither of them"
@@ -171,7 +171,7 @@ def _edges(values: xr.DataArray) -> NDArray[np.float64]:
 
 def _mark_section(data: xr.Dataset, ax: Axes, simulated: str, outcomes: Outcomes) -> list[Artist]:
     """Mark the points that are not what a circle says; returns all the legend entries."""
-    (name,) = data.critical_modulus.dims
+    (name,) = data.critical_growth.dims
     handles, labels = ax.get_legend_handles_labels()
     for handle, text in zip(handles, labels, strict=True):
         handle.set_label(
@@ -182,7 +182,7 @@ def _mark_section(data: xr.Dataset, ax: Axes, simulated: str, outcomes: Outcomes
     entries: list[Artist] = [
         line for line in handles if isinstance(line, Line2D) and np.isfinite(np.asarray(line.get_ydata())).any()
     ]
-    if (data.critical_modulus <= 1).any():
+    if (data.critical_growth <= 1).any():
         entries.append(Patch(facecolor=STABLE_GREY, label="homogeneous state is stable"))
     looks = {"missing": "x", "unsettled": ".", "homogeneous": "|"}
     for kind, text in _texts(outcomes).items():
