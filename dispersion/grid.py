@@ -55,6 +55,15 @@ def conjugate_pairs(shape: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[
     return frozen(np.flatnonzero(np.arange(len(k)) <= partner)), frozen(partner)
 
 
+def unfolded(values: NDArray, shape: tuple[int, ...]) -> NDArray:
+    """(*shape, …) the `values` (K, …) for one wavenumber of each pair ±k, those of −k conjugate to those of k."""
+    half, partner = conjugate_pairs(shape)
+    every = np.empty((len(partner), *values.shape[1:]), dtype=values.dtype)
+    every[partner[half]] = values.conj()
+    every[half] = values
+    return every.reshape(*shape, *values.shape[1:])
+
+
 def mirrored(values: NDArray, axes: int) -> NDArray:
     """`values` with r replaced by −r on the last `axes` axes, those of the grid."""
     over = tuple(range(-axes, 0))

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from dispersion.block.block import Block
 from dispersion.eigen import eigenvalues
 from dispersion.errors import ArgumentError, frozen, instance, shown, whole_number
-from dispersion.grid import conjugate_pairs
+from dispersion.grid import conjugate_pairs, unfolded
 from dispersion.memory import require
 from dispersion.noun import Noun, cached_property
 from dispersion.quiet import harmless_underflow
@@ -95,7 +95,7 @@ class Propagator(Spectrum):
         if log_scale.max() > np.log(np.finfo(float).max):
             got = f"{self.layers} layers with a product of size e^{log_scale.max():.6g}"
             raise ArgumentError("relations", got, "a product within float64, or log_growth, log_gain, rate, optimal")
-        return frozen(self._unfolded(scaled * np.exp(log_scale)[:, None, None]))
+        return unfolded(scaled * np.exp(log_scale)[:, None, None], self.shape)
 
     @cached_property
     def log_growth(self) -> NDArray[np.float64]:
@@ -123,7 +123,7 @@ class Propagator(Spectrum):
     def rate(self) -> NDArray[np.float64]:
         """(*shape) log ρ(P_L(q)) / L per layer; at a fixed point, or on an orbit of period L, the rate for ever."""
         scaled, log_scale = self._product(self.layers)
-        return self._unfolded(_log(np.abs(eigenvalues(scaled)).max(axis=-1)) + log_scale) / self.layers
+        return unfolded(_log(np.abs(eigenvalues(scaled)).max(axis=-1)) + log_scale, self.shape) / self.layers
 
     def optimal(self, depth: int | None = None) -> Optimal:
         """The perturbation that the first `depth` layers amplify most at each wavenumber; all L layers by default."""
@@ -133,37 +133,30 @@ class Propagator(Spectrum):
         scaled, log_scale = self._product(depth)
         u, gain, v = np.linalg.svd(scaled)  # P = u diag(gain) v, rows of v conjugated
         return Optimal(
-            self._unfolded(_log(gain[:, 0]) + log_scale), self._unfolded(v[:, 0].conj()), self._unfolded(u[:, :, 0])
+            *(unfolded(each, self.shape) for each in (_log(gain[:, 0]) + log_scale, v[:, 0].conj(), u[:, :, 0]))
         )
 
     def _magnitude(self) -> NDArray[np.float64]:
         """(*shape) Σ_l ‖J_{L−1} … J_l‖ ‖J_{l−1} … J_0‖, what rounding in each layer is amplified to."""
-        half, _ = conjugate_pairs(self.shape)
         first = [log_scale for _, log_scale in self._products()]
-        last, after, total = (
-            np.tile(np.eye(self.d, dtype=complex), (len(half), 1, 1)),
-            np.zeros(len(half)),
-            np.zeros(len(half)),
-        )
+        last, after = self._identity()
+        total = np.zeros_like(after)
         for relation, before in zip(reversed(self.relations), reversed(first), strict=False):
             total = total + _exp(before + after)
-            last = last @ relation.matrices.reshape(-1, self.d, self.d)[half]
-            size = np.linalg.norm(last, axis=(-2, -1))
-            size[size == 0] = 1.0
-            last, after = last / size[:, None, None], after + np.log(size)
-        return self._unfolded(total)
+            last, after = _rescaled(last @ relation.folded, after)
+        return unfolded(total, self.shape)
 
     def _products(self) -> Iterator[tuple[NDArray[np.complex128], NDArray[np.float64]]]:
         """(P, s) of the first 0 … L layers: products e^s P, (K, d, d) and (K,), for one wavenumber of each pair ±q."""
-        half, _ = conjugate_pairs(self.shape)
-        scaled, log_scale = np.tile(np.eye(self.d, dtype=complex), (len(half), 1, 1)), np.zeros(len(half))
+        scaled, log_scale = self._identity()
         yield scaled, log_scale
         for relation in self.relations:
-            scaled = relation.matrices.reshape(-1, self.d, self.d)[half] @ scaled
-            size = np.linalg.norm(scaled, axis=(-2, -1))
-            size[size == 0] = 1.0
-            scaled, log_scale = scaled / size[:, None, None], log_scale + np.log(size)
+            scaled, log_scale = _rescaled(relation.folded @ scaled, log_scale)
             yield scaled, log_scale
+
+    def _identity(self) -> tuple[NDArray[np.complex128], NDArray[np.float64]]:
+        count = len(conjugate_pairs(self.shape)[0])
+        return np.tile(np.eye(self.d, dtype=complex), (count, 1, 1)), np.zeros(count)
 
     def _product(self, depth: int) -> tuple[NDArray[np.complex128], NDArray[np.float64]]:
         return next(islice(self._products(), depth, None))
@@ -176,16 +169,8 @@ class Propagator(Spectrum):
         size = max(1, BATCH // (self.d**2 * tokens))
         while batch := list(islice(products, size)):
             scaled, log_scale = (np.array(part) for part in zip(*batch, strict=True))
-            rows.extend(self._unfolded(row) for row in _log(measure(scaled)) + log_scale)
+            rows.extend(unfolded(row, self.shape) for row in _log(measure(scaled)) + log_scale)
         return frozen(np.array(rows))
-
-    def _unfolded(self, values: NDArray) -> NDArray:
-        """`values` (K, …) for one wavenumber of each pair ±q on the whole grid, (*shape, …); those at −q conjugate."""
-        half, partner = conjugate_pairs(self.shape)
-        every = np.empty((len(partner), *values.shape[1:]), dtype=values.dtype)
-        every[partner[half]] = values.conj()
-        every[half] = values
-        return every.reshape(*self.shape, *values.shape[1:])
 
 
 @harmless_underflow
@@ -279,6 +264,13 @@ def _checked(block: Block, argument: str) -> Block:
 def _mismatch(argument: str, got: tuple, wanted: tuple) -> ArgumentError:
     described = "tokens {}, d = {}".format
     return ArgumentError(argument, described(*got), described(*wanted) + " as in the first layer")
+
+
+def _rescaled(product: NDArray, log_scale: NDArray) -> tuple[NDArray[np.complex128], NDArray[np.float64]]:
+    """e^s `product` with matrices of size one: (P, s), s = `log_scale` before."""
+    size = np.linalg.norm(product, axis=(-2, -1))
+    size[size == 0] = 1.0
+    return product / size[:, None, None], log_scale + np.log(size)
 
 
 def _log(size: NDArray[np.float64]) -> NDArray[np.float64]:

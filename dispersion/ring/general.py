@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from dispersion.block.block import Block, require_periodic
 from dispersion.block.slopes import Slopes, jacobian_bytes, slopes_at
 from dispersion.eigen import eigenvalues, ranking
-from dispersion.errors import RNG, ArgumentError, frozen, generator, instance, whole_number
+from dispersion.errors import RNG, ArgumentError, generator, instance, whole_number
 from dispersion.memory import require
 from dispersion.noun import Noun
 from dispersion.quiet import harmless_underflow
@@ -86,9 +86,7 @@ def attention_spectrum(block: Block, state: ArrayLike | None = None) -> Attentio
     distance = doubt * np.linalg.norm(slopes.channels[0]) + EPSILON * block.d * sizes
     errors = moved(distance, sizes, conditioned(matrices)[1].min(axis=-1), block.d)
     order = ranking(multipliers[:, 0], -np.angle(multipliers[:, 0]))
-    return AttentionSpectrum(
-        frozen(attention), frozen(symbols[order]), frozen(multipliers[order]), frozen(errors[order])
-    )
+    return AttentionSpectrum(attention, symbols[order], multipliers[order], errors[order])
 
 
 @harmless_underflow

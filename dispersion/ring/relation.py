@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from dispersion.block.block import Block, require_periodic
 from dispersion.block.slopes import Slopes, slopes_at
 from dispersion.eigen import TOLERANCE, eigenvalues, ranking
-from dispersion.errors import ArgumentError, frozen, instance, whole_number
-from dispersion.grid import Wavenumber, conjugate_pairs, grid_index, grid_wavenumbers, wavenumber
+from dispersion.errors import ArgumentError, instance, whole_number
+from dispersion.grid import Wavenumber, conjugate_pairs, grid_index, grid_wavenumbers, unfolded, wavenumber
 from dispersion.noun import Noun, cached_property
 from dispersion.quiet import harmless_underflow
 from dispersion.ring.mode import Mode, eigenmode
@@ -40,6 +40,11 @@ class Spectrum(Noun):
         raise NotImplementedError
 
     @property
+    def folded(self) -> NDArray[np.complex128]:
+        """(K, d, d) J(q) for one wavenumber of each pair ±q, in the order of the grid."""
+        return self.matrices.reshape(-1, self.d, self.d)[conjugate_pairs(self.shape)[0]]
+
+    @property
     def d(self) -> int:
         """Number of features."""
         return self.matrices.shape[-1]
@@ -52,13 +57,8 @@ class Spectrum(Noun):
     @cached_property
     def multipliers(self) -> NDArray[np.complex128]:
         """(*shape, d) eigenvalues Λ of J(q) on the grid by decreasing modulus, equal ones by decreasing phase."""
-        half, partner = conjugate_pairs(self.shape)
-        values = eigenvalues(self.matrices.reshape(-1, self.d, self.d)[half])
-        values = np.take_along_axis(values, ranking(values, -np.angle(values)), axis=-1)
-        every = np.empty((len(partner), self.d), dtype=complex)
-        every[partner[half]] = values.conj()
-        every[half] = values
-        return frozen(every.reshape(*self.shape, self.d))
+        values = eigenvalues(self.folded)
+        return unfolded(np.take_along_axis(values, ranking(values, -np.angle(values)), axis=-1), self.shape)
 
     @property
     def growth(self) -> NDArray[np.float64]:
@@ -82,7 +82,7 @@ class Spectrum(Noun):
         # another multiplier may be the largest in truth
         upper, lower = (moduli + spread).max(axis=-1), (moduli - spread).max(axis=-1)
         growth = moduli.max(axis=-1)
-        return frozen(np.maximum(upper - growth, growth - lower).reshape(self.shape))
+        return np.maximum(upper - growth, growth - lower).reshape(self.shape)
 
     def _magnitude(self) -> NDArray[np.float64]:
         """(*shape) size of what J(q) was added up from, of which rounding is a part."""
