@@ -37,12 +37,14 @@ def _two_by_two(matrices: NDArray[np.complex128]) -> NDArray[np.complex128]:
     return np.stack([middle + split, middle - split], axis=-1)
 
 
-def ranking(multipliers: NDArray[np.complex128], tie: NDArray) -> NDArray[np.intp]:
-    """The order of the last axis by decreasing |Λ|; moduli equal to TOLERANCE are ordered by increasing `tie`."""
+def ranking(multipliers: NDArray[np.complex128], tie: NDArray | None = None) -> NDArray[np.intp]:
+    """The order of the last axis by decreasing |Λ|; moduli equal to TOLERANCE are ordered by increasing `tie`, by
+    default by decreasing phase.
+    """
     size = np.abs(multipliers)
     order = np.argsort(-size, axis=-1, kind="stable")
     size = np.take_along_axis(size, order, axis=-1)
     group = np.zeros(size.shape, dtype=int)
     group[..., 1:] = np.cumsum(size[..., 1:] < size[..., :-1] * (1 - TOLERANCE), axis=-1)
     np.put_along_axis(group, order, group.copy(), axis=-1)
-    return np.lexsort((tie, group), axis=-1)
+    return np.lexsort((-np.angle(multipliers) if tie is None else tie, group), axis=-1)

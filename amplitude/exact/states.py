@@ -86,14 +86,14 @@ class ExactState(Noun):
     def _spectrum(self) -> tuple[NDArray[np.complex128], NDArray[np.int64]]:
         matrix = self.derivative()
         values = _eigenvalues(self, matrix).astype(complex)
-        values = values[ranking(values, -np.angle(values))]
+        values = values[ranking(values)]
         return frozen(values), frozen(_translations(self, matrix, values))
 
     def eigenvectors(self, count: int = 1) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
         """The `count` multipliers of largest modulus, (count,), and their unit eigenvectors, (count, N, d)."""
         count = whole_number("count", count, 1, self.field.size)
         values, vectors = np.linalg.eig(self.derivative())
-        order = ranking(values, -np.angle(values))[:count]
+        order = ranking(values)[:count]
         return values[order] + 0j, (vectors.T[order] + 0j).reshape(-1, *self.field.shape)
 
     @cached_property

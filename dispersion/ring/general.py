@@ -80,12 +80,12 @@ def attention_spectrum(block: Block, state: ArrayLike | None = None) -> Attentio
     symbols, doubt = spectrum(attention)
     matrices = symbols[:, None, None] * slopes.channels[0] + slopes.pointwise
     multipliers = eigenvalues(matrices)
-    multipliers = np.take_along_axis(multipliers, ranking(multipliers, -np.angle(multipliers)), axis=-1)
+    multipliers = np.take_along_axis(multipliers, ranking(multipliers), axis=-1)
     sizes = np.linalg.norm(matrices, axis=(-2, -1))
     # what moves λ moves C + λV, beside the rounding of the matrix itself
     distance = doubt * np.linalg.norm(slopes.channels[0]) + EPSILON * block.d * sizes
     errors = moved(distance, sizes, conditioned(matrices)[1].min(axis=-1), block.d)
-    order = ranking(multipliers[:, 0], -np.angle(multipliers[:, 0]))
+    order = ranking(multipliers[:, 0])
     return AttentionSpectrum(attention, symbols[order], multipliers[order], errors[order])
 
 
@@ -139,7 +139,7 @@ def leading_multipliers(
             # one more, not to cut a complex pair
             found.append(_arnoldi(slopes, within, min(count + 1, size - 2), draw))
     values, errors = (np.concatenate(each) for each in zip(*found, strict=True))
-    places = ranking(values, -np.angle(values))[:count]
+    places = ranking(values)[:count]
     require_known("block", values, errors, places)
     return values[places]
 

@@ -90,7 +90,7 @@ def eigenmode(matrix: NDArray[np.complex128], index: int, k: Wavenumber, shape: 
 
     # A real J gets real eigenvectors for its real multipliers.
     values, lefts, rights = linalg.eig(matrix if matrix.imag.any() else matrix.real, left=True, right=True)
-    place = int(ranking(values, -np.angle(values))[index])
+    place = int(ranking(values)[index])
     multiplier, right, left = complex(values[place]), rights[:, place], lefts[:, place]
     right = right / np.linalg.norm(right)
     right = right * np.exp(-1j * _phase_to_real(right))

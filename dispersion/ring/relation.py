@@ -58,7 +58,7 @@ class Spectrum(Noun):
     def multipliers(self) -> NDArray[np.complex128]:
         """(*shape, d) eigenvalues Λ of J(q) on the grid by decreasing modulus, equal ones by decreasing phase."""
         values = eigenvalues(self.folded)
-        return unfolded(np.take_along_axis(values, ranking(values, -np.angle(values)), axis=-1), self.shape)
+        return unfolded(np.take_along_axis(values, ranking(values), axis=-1), self.shape)
 
     @property
     def growth(self) -> NDArray[np.float64]:
