@@ -14,20 +14,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from dispersion import ArgumentError
 from dispersion.errors import frozen_array, shown
-from simulate.engines.choice import ENGINES, checked_model, engine_of, shape_of
-from simulate.engines.engine import Model
+from simulate.engines.choice import ENGINES, engine_of
+from simulate.engines.engine import Engine, Model, checked_model
 from simulate.measures import Measures, value_of
 from simulate.observables import OBSERVABLES, Observable, ScalarRuns
 from simulate.results import ENDINGS, NAMES, Layout
 from simulate.runs.columns import Column, Part
 from simulate.runs.identity import Memo, digest, total
-from simulate.runs.task import Found, Task
+from simulate.runs.task import Found, Progress, Task, ignored
 from simulate.settle import DIVERGED, FAILED, STATUS, Outcome, evolve
 from simulate.trajectory import Trajectory
 
 StartFunction = Callable[[Model, Generator], ArrayLike]
 Start = float | NDArray[np.float64] | StartFunction
-Progress = Callable[[int], object]
 
 WITNESSES = 3
 """Points measured again, where functions of the user measure and a sweep goes on."""
@@ -72,7 +71,7 @@ class Plan(Task):
         """Number of points."""
         return math.prod(map(len, self.axes.values()))
 
-    def run(self, first: int, last: int, given: NDArray | None, progress: Progress = lambda layers: None) -> Part:
+    def run(self, first: int, last: int, given: NDArray | None, progress: Progress = ignored) -> Part:
         """The points `first` to `last`, from the states `given` (points, N, d) where the plan has no start."""
         ready = self._prepared(first, last, given)
         part = Part.blank(first, last, self.columns)
@@ -80,11 +79,11 @@ class Plan(Task):
         for point, reason in ready.reasons.items():
             _fail(part, point, reason)
             progress(self.depth)
-        for number, engine in enumerate(ENGINES):
-            points = [point for point, model in ready.models.items() if engine_of(model) is engine]
+        for engine in ENGINES:
+            points = [point for point in ready.models if ready.engines[point] is engine]
             for group in [points] if engine.together else [[point] for point in points]:
                 if group:
-                    self._run_group(part, group, number, ready, progress)
+                    self._run_group(part, group, engine, ready, progress)
         return part
 
     def identify(self, first: int, last: int, given: NDArray | None) -> Part:
@@ -126,8 +125,9 @@ class Plan(Task):
             raise
         except Exception:
             return self
-        outcome = evolve(engine_of(model).system([model]), state[None], 1, 0.0, shape=self.layout.shape)
-        return replace(self, measures=self.measures.tried(_path(model, outcome, 0)))
+        engine = engine_of(model)
+        outcome = evolve(engine.system([model]), state[None], 1, 0.0, shape=self.layout.shape)
+        return replace(self, measures=self.measures.tried(_path(model, engine, outcome, 0)))
 
     def _prepared(self, first: int, last: int, given: NDArray | None) -> Prepared:
         """The points of a range. Points of other sizes, or of two activations in one engine, are an ArgumentError."""
@@ -137,7 +137,7 @@ class Plan(Task):
         for point in range(first, last):
             try:
                 model = build(self.make_block, self.axes, point)
-                alike = (shape_of(model), model.d) == (self.layout.shape, self.layout.d)
+                alike = (model.shape, model.d) == (self.layout.shape, self.layout.d)
                 if alike:
                     states[point] = self._start(model, point, None if given is None else given[point - first])
                 models[point] = model
@@ -147,10 +147,11 @@ class Plan(Task):
                 reasons[point] = reason_of(error)
             else:
                 if not alike:
-                    sizes = [(shape_of(model), model.d), (self.layout.shape, self.layout.d)]
+                    sizes = [(model.shape, model.d), (self.layout.shape, self.layout.d)]
                     got, accepted = (f"N = {'×'.join(map(str, shape))}, d = {d}" for shape, d in sizes)
                     raise ArgumentError(f"block of point {point}", got, f"{accepted} at every point")
-        shared = ((engine_of(model).shared(model), point) for point, model in models.items())
+        engines = {point: engine_of(model) for point, model in models.items()}
+        shared = ((engines[point].shared(model), point) for point, model in models.items())
         activation = self.agreed((name, point) for name, point in shared if name is not None)
         memo: Memo = {}
         drawn = callable(self.start)
@@ -158,7 +159,7 @@ class Plan(Task):
         for point in range(first, last):
             made = reasons[point] if point in reasons else (models[point], states[point] if drawn else None)
             origins.append(digest((point, made), memo))
-        return Prepared(models, states, reasons, activation, total(origins))
+        return Prepared(models, engines, states, reasons, activation, total(origins))
 
     def _start(self, model: Model, point: int, given: NDArray[np.float64] | None) -> NDArray[np.float64]:
         """(N, d) the start state of one point; `given` where the plan has none."""
@@ -175,13 +176,13 @@ class Plan(Task):
         drawn: NDArray[np.float64] = self.start * generator.standard_normal((model.n, model.d))
         return drawn
 
-    def _run_group(self, part: Part, points: list[int], engine: int, ready: Prepared, progress: Progress) -> None:
-        """Iterate and measure points that are iterated together by number `engine` of ENGINES."""
+    def _run_group(self, part: Part, points: list[int], engine: Engine, ready: Prepared, progress: Progress) -> None:
+        """Iterate and measure points that `engine` iterates together."""
         models = [ready.models[point] for point in points]
-        system, starts = ENGINES[engine].system(models), np.array([ready.states[point] for point in points])
+        system, starts = engine.system(models), np.array([ready.states[point] for point in points])
         outcome = evolve(system, starts, self.depth, self.tolerance, progress, self.layout.shape)
         rows = np.array(points) - part.first
-        for name, values in (("layers", outcome.layers), ("status", outcome.status), ("engine", engine)):
+        for name, values in (("layers", outcome.layers), ("status", outcome.status), ("engine", ENGINES.index(engine))):
             part.enter(name, rows, values)
         alone = self.measures.observables
         if system.blocks is not None:
@@ -194,7 +195,7 @@ class Plan(Task):
             alone = tuple(observable for observable in alone if observable.together is None)
         if alone or self.measures.functions:
             for row, (point, model) in enumerate(zip(points, models, strict=True)):
-                self._measure(part, point, _path(model, outcome, row), alone)
+                self._measure(part, point, _path(model, engine, outcome, row), alone)
 
     def _measure(self, part: Part, point: int, path: Trajectory, observables: Sequence[Observable]) -> None:
         """Enter `observables`, and what the functions measure, of one point; what fails marks it as failed."""
@@ -224,12 +225,14 @@ class Plan(Task):
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """The points of a range before they run: blocks and start states by point, and reasons where there are none.
+    """The points of a range before they run: blocks, their engines and start states by point, and reasons where there
+    are none.
 
     activation : what points of one engine share, and the first point that has it; None without.
     """
 
     models: dict[int, Model]
+    engines: dict[int, Engine]
     states: dict[int, NDArray[np.float64]]
     reasons: dict[int, str]
     activation: tuple[str, int] | None
@@ -263,9 +266,9 @@ def _fail(part: Part, point: int, reason: str) -> None:
     part.enter("reason", point - part.first, reason)
 
 
-def _path(model: Model, outcome: Outcome, row: int) -> Trajectory:
+def _path(model: Model, engine: Engine, outcome: Outcome, row: int) -> Trajectory:
     layers, state = outcome.layers[row : row + 1], outcome.states[row : row + 1]
-    return Trajectory(model, layers, state, outcome.previous[row], STATUS[outcome.status[row]], engine_of(model).name)
+    return Trajectory(model, layers, state, outcome.previous[row], STATUS[outcome.status[row]], engine.name)
 
 
 def _close(some: NDArray, others: NDArray) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import warnings
@@ -12,15 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion import ArgumentError
-from dispersion.errors import shown, whole_number
+from dispersion.errors import frozen_array, real_array, real_number, shown, whole_number
 from dispersion.memory import require
 from dispersion.quiet import harmless_underflow
-from simulate.arguments import checked_axes, checked_start, counter
-from simulate.engines.choice import engine_of, shape_of
+from simulate.engines.choice import engine_of
 from simulate.engines.engine import Model
 from simulate.measures import Measure, Measures
 from simulate.plan import Plan, Start, StartFunction, build, reason_of
-from simulate.results import Layout, check_name
+from simulate.results import RESERVED, Layout, check_name
 from simulate.runs.identity import digest
 from simulate.runs.netcdf import checked_path, load
 from simulate.runs.spread import jobs_of, piece_size
@@ -92,9 +92,9 @@ def sweep(
     group is lost. An ArgumentError names what cannot be used; a sweep that would need more than 80 % of the
     available memory, of which no point could be built, or whose `path` another process is writing, is refused.
     """
-    axes = checked_axes(make_block, parameters)
+    axes = _checked_axes(make_block, parameters)
     points = math.prod(map(len, axes.values()))
-    depth, seed = counter("depth", depth, 1), counter("rng", rng, 0)
+    depth, seed = whole_number("depth", depth, 1), whole_number("rng", rng, 0)
     tolerance, measures = stop_tolerance(tolerance), Measures.of(measure)
     group = None if group is None else whole_number("group", group, 1)
     if path is None and (resume or lazy):
@@ -102,10 +102,10 @@ def sweep(
     target = None if path is None else checked_path(path)
     jobs = jobs_of(n_jobs, backend)
     point, first = _first_block(make_block, axes)
-    layout = Layout(shape_of(first), first.d)
+    layout = Layout(first.shape, first.d)
     for name in axes:
         check_name("parameters", name, layout.names)
-    checked = checked_start(start, tuple(map(len, axes.values())), layout)
+    checked = _checked_start(start, tuple(map(len, axes.values())), layout)
     given = checked if isinstance(checked, np.ndarray) else None
     starts = given.reshape(points, layout.n, layout.d) if given is not None and given.ndim > 2 else None
     measures = measures.beside(layout.names | axes.keys())
@@ -132,6 +132,61 @@ def sweep(
     if left:
         warnings.warn(f"sweep interrupted: {left} of {points} points not run", SweepInterrupted, stacklevel=2)
     return dataset
+
+
+def _checked_axes(make_block: Callable[..., Model], parameters: Mapping[str, ArrayLike]) -> dict[str, NDArray]:
+    """The swept values by name, checked."""
+    if not callable(make_block):
+        raise ArgumentError("make_block", shown(make_block), "a function that returns a Block or a Chain")
+    if not isinstance(parameters, Mapping) or not parameters:
+        raise ArgumentError("parameters", shown(parameters), "{name: values, …} with one name or more")
+    axes = {check_name("parameters", name, RESERVED): _axis(name, values) for name, values in parameters.items()}
+    try:
+        inspect.signature(make_block).bind(**axes)
+    except TypeError as error:
+        raise ArgumentError("parameters", f"{', '.join(axes)} ({error})", "the keywords of make_block") from None
+    except ValueError:  # a builtin without a signature
+        pass
+    return axes
+
+
+def _axis(name: str, values: ArrayLike) -> NDArray:
+    """The values of one axis, of a type that a file can hold."""
+    argument, accepted = f"parameters[{name!r}]", "one axis of numbers or strings, not empty"
+    if np.ma.isMaskedArray(values):
+        raise ArgumentError(argument, "a masked array", accepted)
+    try:
+        array = np.array(values)
+    except ValueError:
+        raise ArgumentError(argument, "rows of different lengths", accepted) from None
+    if array.dtype.kind in "OT" and all(isinstance(value, str) for value in array.flat):
+        array = np.array([str(value) for value in array.flat]).reshape(array.shape)
+    if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "biufU" or array.dtype in UNKNOWN:
+        raise ArgumentError(argument, f"shape {array.shape} of {array.dtype}", accepted)
+    if array.dtype.kind == "U" and not all(isinstance(value, str) for value in values):  # type: ignore[union-attr]
+        raise ArgumentError(argument, "strings and other things", accepted)
+    if array.dtype.kind == "U" and not all(value == shown(value, str) for value in array.tolist()):
+        raise ArgumentError(argument, "text that cannot be printed or is too long", accepted)
+    return array.astype(np.int8 if array.dtype.kind == "b" else array.dtype.newbyteorder("="), copy=False)
+
+
+UNKNOWN = (np.float16, np.longdouble)
+"""Types of numbers that netCDF does not know."""
+
+
+def _checked_start(start: ArrayLike | StartFunction, shape: tuple[int, ...], layout: Layout) -> Start:
+    """`start` as a number, a finite array (N, d) or (*shape, N, d), or a function."""
+    if callable(start):
+        return start
+    start = real_array("start", start)
+    if start.ndim == 0:
+        return real_number("start", start)
+    one, every = (layout.n, layout.d), (*shape, layout.n, layout.d)
+    if np.shape(start) in (one, every):
+        return frozen_array("start", start, np.shape(start))
+    whole = every if np.ndim(start) > (1 if layout.d == 1 else 2) else one
+    expected = whole[:-1] if layout.d == 1 else whole
+    return frozen_array("start", start, expected).reshape(whole)
 
 
 def _first_block(make_block: Callable[..., Model], axes: Mapping[str, NDArray]) -> tuple[int, Model]:

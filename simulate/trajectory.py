@@ -16,8 +16,8 @@ from dispersion.memory import require
 from dispersion.noun import Noun, cached_property
 from dispersion.quiet import beyond_float64, power_of_two
 from simulate import many_features, one_feature
-from simulate.engines.choice import checked_model, engine_of, shape_of
-from simulate.engines.engine import Model, inside
+from simulate.engines.choice import engine_of
+from simulate.engines.engine import Model, checked_model, inside
 from simulate.settle import CHECK, DIVERGED, SETTLED, STATUS, UNSETTLED, Check, checks, stop_tolerance
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Trajectory(Noun):
     @property
     def shape(self) -> tuple[int, ...]:
         """(N,) of the ring or chain, (N_1, …, N_D) of the torus."""
-        return shape_of(self.block)
+        return self.block.shape
 
     @property
     def depth(self) -> int:
@@ -241,7 +241,7 @@ def _trajectories(
 ) -> list[Trajectory]:
     tolerance = stop_tolerance(tolerance)
     every = _every(depth, every)
-    engine, shape = engine_of(model), shape_of(model)
+    engine, shape = engine_of(model), model.shape
     batch = engine.system([model] * len(starts)).begin(starts)
     layers, records = [0], [starts]
     status = np.where(inside(starts), UNSETTLED, DIVERGED)

@@ -211,15 +211,15 @@ def test_workers_change_nothing(keywords):
 
 def test_an_active_configuration_of_joblib_is_used(monkeypatch):
     joblib = pytest.importorskip("joblib")
-    import simulate.runs.spread
+    import simulate.runs.work
 
-    seen, outcomes = [], simulate.runs.spread._outcomes
+    seen, outcomes = [], simulate.runs.work.outcomes
 
     def watched(*arguments):
         seen.append(1)
         return outcomes(*arguments)
 
-    monkeypatch.setattr(simulate.runs.spread, "_outcomes", watched)
+    monkeypatch.setattr(simulate.runs.work, "outcomes", watched)
     alone = sweep(make_block, SETTINGS, depth=200)
     assert not seen
     with joblib.parallel_config(backend="threading", n_jobs=2):

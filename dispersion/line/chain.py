@@ -71,6 +71,11 @@ class Chain(Noun):
         """Number of features."""
         return self.block.d
 
+    @property
+    def shape(self) -> tuple[int]:
+        """(n,)."""
+        return (self.n,)
+
     @cached_property
     def _logits(self) -> list[NDArray[np.float64]]:
         kernels = [positional_kernel(head) for head in self.block.heads]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dispersion import Block
+from dispersion import ArgumentError, Block
+from dispersion.block.block import require_periodic
 from dispersion.line.chain import Chain
 
 if TYPE_CHECKING:
@@ -81,6 +82,15 @@ class Engine(ABC):
     def shared(self, model: Model) -> str | None:
         """The activation that all points must have; None if `model` has none, or they may have any."""
         return None
+
+
+def checked_model(argument: str, model: object) -> Model:
+    """`model` if it is a Block or a Chain that can be iterated, else an ArgumentError."""
+    if not isinstance(model, Block | Chain):
+        raise ArgumentError(argument, type(model).__name__, "a Block or a Chain")
+    if isinstance(model, Block):
+        require_periodic(model)
+    return model
 
 
 def heads_of(model: Model) -> int:

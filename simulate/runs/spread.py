@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from numpy.typing import NDArray
-
 from dispersion.errors import ArgumentError, shown
 from simulate.runs.columns import Part
-from simulate.runs.task import Task
 
 PIECES = 4
 """Groups of points for each worker, where there are several."""
 
 
-Progress = Callable[[int], object]
-Call = tuple[Task, int, int, NDArray | None]
+Call = tuple[Any, ...]
 """The arguments of the work on a range of points."""
 
 
@@ -65,59 +61,16 @@ def piece_size(points: int, jobs: Jobs, most: int) -> int:
     return most if jobs.workers < 2 else max(1, min(most, -(-points // (PIECES * jobs.workers))))
 
 
-def run_range(
-    task: Task, first: int, last: int, given: NDArray | None, progress: Progress = lambda steps: None
-) -> Part:
-    """`Task.run`."""
-    return task.run(first, last, given, progress)
-
-
-def identify_range(
-    task: Task, first: int, last: int, given: NDArray | None, progress: Progress = lambda steps: None
-) -> Part:
-    """`Task.identify`."""
-    part = task.identify(first, last, given)
-    progress(task.steps * (last - first))
-    return part
-
-
-def parts(
-    work: Callable[..., Part],
-    task: Task,
-    ranges: Iterable[tuple[int, int]],
-    given: NDArray | None,
-    jobs: Jobs,
-    progress: Progress,
-) -> Generator[Part, None, None]:
-    """What `work`, `run_range` or `identify_range`, makes of each range of points, in any order.
-
-    given : (points, …) what each point is handed, if anything. progress : told the steps done.
-    """
-
-    def calls() -> Iterator[Call]:
-        for first, last in ranges:
-            yield task, first, last, None if given is None else given[first:last]
-
-    if not jobs.workers:
-        for call in calls():
-            yield work(*call, progress)
-        return
-    with closing(_outcomes(jobs, work, calls())) as finished:
-        for part in finished:
-            progress(task.steps * (part.last - part.first))
-            yield part
-
-
-def _outcomes(jobs: Jobs, work: Callable[..., Part], calls: Iterator[Call]) -> Generator[Part, None, None]:
-    """What the workers return, as they end; an ArgumentError if they are killed, again and again where tried again."""
+def outcomes(jobs: Jobs, work: Callable[..., Part], calls: Iterator[Call]) -> Generator[Part, None, None]:
+    """What `work` makes of each of `calls`, as workers end; an ArgumentError if these are killed, again and again."""
     import joblib
     from joblib.parallel import get_active_backend
 
     with joblib.parallel_config(**jobs.options) if jobs.options else nullcontext():
         client = getattr(get_active_backend()[0], "client", None)
-    outcomes = _from_joblib(jobs, work, calls) if client is None else _from_dask(client, jobs, work, calls)
+    finished = _from_joblib(jobs, work, calls) if client is None else _from_dask(client, jobs, work, calls)
     try:
-        yield from outcomes
+        yield from finished
     except Exception as error:
         if type(error).__name__ not in KILLED:
             raise

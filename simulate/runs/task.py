@@ -18,6 +18,14 @@ class Found(Protocol):
     def rows(self, name: str, first: int, last: int) -> NDArray: ...
 
 
+Progress = Callable[[int], object]
+"""What is told the steps done."""
+
+
+def ignored(steps: int) -> None:
+    """A Progress that nobody looks at."""
+
+
 class Task(ABC):
     """Points 0, 1, … to be worked on; small, and to be pickled, so that it can be sent to where the work is done.
 
@@ -43,7 +51,7 @@ class Task(ABC):
         """Number of points."""
 
     @abstractmethod
-    def run(self, first: int, last: int, given: NDArray | None, progress: Callable[[int], object]) -> Part:
+    def run(self, first: int, last: int, given: NDArray | None, progress: Progress) -> Part:
         """The outcomes of the points `first` to `last`.
 
         given : (points, …) what these points are handed, if anything. progress : told the steps done.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,9 +18,9 @@ from simulate.runs.identity import total
 from simulate.runs.journal import Journal, differing
 from simulate.runs.netcdf import load, write
 from simulate.runs.result import Result, Variable
-from simulate.runs.spread import Jobs, identify_range, parts, run_range
+from simulate.runs.spread import Jobs, outcomes
 from simulate.runs.store import Store
-from simulate.runs.task import Task
+from simulate.runs.task import Progress, Task, ignored
 from simulate.runs.versions import versions
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Work:
         with bar(self.task.steps * len(store.done), progress, self.task.unit) as shown:
             trait = self._check(store, shown.update)
             try:
-                with closing(self._parts(run_range, _ranges(store.done, self.size), shown.update)) as finished:
+                with closing(self._run(_ranges(store.done, self.size), shown.update)) as finished:
                     for part in finished:
                         trait = self.task.agreed([trait, part.trait])
                         store.put(part)
@@ -113,15 +113,15 @@ class Work:
     def _origin(self) -> str:
         """What all points come from, whatever their groups."""
         ranges = _ranges(np.zeros(len(self.task), dtype=bool), self.size)
-        return total(part.origin for part in self._parts(identify_range, ranges, lambda steps: None))
+        return total(part.origin for part in self._identify(ranges, ignored))
 
-    def _check(self, store: Store, progress: Callable[[int], object]) -> Any:
+    def _check(self, store: Store, progress: Progress) -> Any:
         """Refuse a `store` whose points come from something else, or would be other ones; what its points share."""
         known = {(first, last): origin for first, last, origin in store.origins}
         trait = None
         if not known:
             return trait
-        for part in self._parts(identify_range, known, progress):
+        for part in self._identify(known, progress):
             trait = self.task.agreed([trait, part.trait])
             if part.origin != known[part.first, part.last]:
                 places = f"points {part.first} to {part.last - 1}"
@@ -130,8 +130,31 @@ class Work:
         self.task.verify(np.flatnonzero(store.done), store, self.given)
         return trait
 
-    def _parts(self, work: Callable[..., Part], ranges: Iterable[tuple[int, int]], progress: Any) -> Any:
-        return parts(work, self.task, ranges, self.given, self.jobs, progress)
+    def _run(self, ranges: Iterable[tuple[int, int]], progress: Progress) -> Generator[Part, None, None]:
+        """The outcomes of ranges of points, in any order."""
+        if self.jobs.workers:
+            yield from self._counted(self.task.run, ranges, progress, ignored)
+            return
+        for first, last in ranges:
+            yield self.task.run(first, last, self._handed(first, last), progress)
+
+    def _identify(self, ranges: Iterable[tuple[int, int]], progress: Progress) -> Generator[Part, None, None]:
+        """The origins of ranges of points, in any order."""
+        return self._counted(self.task.identify, ranges, progress)
+
+    def _counted(
+        self, work: Callable[..., Part], ranges: Iterable[tuple[int, int]], progress: Progress, *more: Any
+    ) -> Generator[Part, None, None]:
+        """What `work` makes of ranges of points and `more`, by whoever works; `progress` hears when one is done."""
+        calls = ((first, last, self._handed(first, last), *more) for first, last in ranges)
+        here = (work(*call) for call in calls)
+        with closing(outcomes(self.jobs, work, calls) if self.jobs.workers else here) as finished:
+            for part in finished:
+                progress(self.task.steps * (part.last - part.first))
+                yield part
+
+    def _handed(self, first: int, last: int) -> NDArray | None:
+        return None if self.given is None else self.given[first:last]
 
 
 @dataclass(frozen=True, eq=False)
