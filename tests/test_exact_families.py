@@ -181,7 +181,7 @@ class TestFamilies:
         """Two modes grow, and 1 ≡ 3·3 (mod 8): the waves from the onset of 3 give way to one that holds more of 1."""
         logits = [0.83, -1.89, 0.26, -0.84, 3.58, -0.84, 0.26, -1.89]
         block = directional(logits, -1.0, -0.271, 0.0, 0.111)
-        block = replace(block, heads=[replace(block.heads[0], content=[[1.37]])])
+        block = replace(block, heads=[Head(block.heads[0].kernel, block.heads[0].value, [[1.37]])])
         found = balloon(block, [3])
         assert found.unresolved.tolist() == [[True]]
         assert found.stable_wavenumbers(0) == ()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from amplitude import balloon, best_form, find_state, normal_form
-from amplitude.normal_forms.correction import corrections
+from amplitude.normal_forms.nearby import nearby_states
 from dispersion import ArgumentError, Block, FeedForward, Head, Kernel, LayerNorm, dispersion_relation
 from simulate import iterate
 
@@ -170,9 +170,9 @@ def test_the_exact_state_near_a_form():
     """Newton's method with forward passes alone finds what `find_state` does."""
     block = lobes(0.5, 2.0)
     form = normal_form(block, dispersion_relation(block).mode(4), 5)
-    (near, *_) = corrections(form, form.solution, precise=True)
+    (near, *_) = nearby_states(form, form.solution, precise=True)
     exact = find_state(block, form.field())
-    np.testing.assert_allclose(near.after, exact.amplitude_at(4), rtol=1e-10)
+    np.testing.assert_allclose(near.exact, exact.amplitude_at(4), rtol=1e-10)
     np.testing.assert_allclose(np.abs(block.forward(near.field) - near.field), 0, atol=1e-12)
 
 

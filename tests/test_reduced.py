@@ -92,12 +92,12 @@ class TestMap:
 
     def test_parts(self):
         f = self.map()
-        assert f.terms[1] == {(0, 0, 3): -0.5, (1, 1, 0): 0.25}
+        assert f.nonlinear_terms[1] == {(0, 0, 3): -0.5, (1, 1, 0): 0.25}
         np.testing.assert_array_equal(f.complex_modes, [True, False])
         one = f.restricted(0)
-        assert one.terms == ({(2, 1): -1 - 0.4j},)
-        assert f.restricted(1).terms == ({(3,): -0.5},)
-        assert f.truncated(2).terms[0] == {(1, 0, 1): 0.2 + 0.1j}
+        assert one.nonlinear_terms == ({(2, 1): -1 - 0.4j},)
+        assert f.restricted(1).nonlinear_terms == ({(3,): -0.5},)
+        assert f.truncated(2).nonlinear_terms[0] == {(1, 0, 1): 0.2 + 0.1j}
         assert one.phase_free
         assert not f.phase_free
 

@@ -55,7 +55,7 @@ class Clusters(Noun):
 
     @property
     def within_multipliers(self) -> tuple[float, float]:
-        """1 ± 2α_2u + 2α_3u²: growth of differences inside the upper and the lower cluster, to order u²."""
+        """1 ± 2α_2u + 2α_3u², the multipliers of differences inside the upper and the lower cluster, to order u²."""
         even, odd = 2 * self.alpha3 * self.amplitude**2, 2 * self.alpha2 * self.amplitude
         return 1 + odd + even, 1 - odd + even
 

@@ -88,7 +88,7 @@ class PeriodTwo(Sector):
     @property
     def amplitude(self) -> float:
         """|B| with B² = −sign(Λ)μ/γ; NaN if there is none."""
-        return _root(-self.sign * self.mu, self.gamma)
+        return _amplitude(-self.sign * self.mu, self.gamma)
 
     @property
     def mean(self) -> float:
@@ -134,7 +134,7 @@ class PeriodFour(Sector):
 
     def amplitude_at(self, psi: float) -> float:
         """|B| of the family `psi` = 0 or π/4: R² = −μ/(c_1 ± c_3); NaN if there is none."""
-        return _root(-self.mu, self.c1 + self._side(psi) * self.c3)
+        return _amplitude(-self.mu, self.c1 + self._side(psi) * self.c3)
 
     def phase_multiplier_at(self, psi: float) -> float:
         """Multiplier of the phase on the family `psi` = 0 or π/4: 1 − 4c_3R²cos 4ψ."""
@@ -228,7 +228,7 @@ class HomogeneousState(Sector):
         B² = μ/(b_2² + b_3); NaN if there is none.
         """
         if self.sign < 0:
-            return _root(self.mu, self.flip_coefficient)
+            return _amplitude(self.mu, self.flip_coefficient)
         attracting = [B for B in self.roots if abs(self.multiplier + 2 * self.b2 * B + 3 * self.b3 * B**2) < 1]
         return float(abs(attracting[0])) if attracting else float("nan")
 
@@ -328,6 +328,6 @@ def _real(forms: ScalarForms, k: int) -> float:
     return forms.multiplier(k).real
 
 
-def _root(mu: float, coefficient: float) -> float:
+def _amplitude(mu: float, coefficient: float) -> float:
     """√(μ/coefficient), NaN if there is none."""
     return float(np.sqrt(mu / coefficient)) if mu * coefficient > 0 else float("nan")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 from scipy.optimize import brentq
 
-from amplitude.exact.continuation import Path, Point
+from amplitude.exact.continuation import Continuation, Point
 from amplitude.exact.equations import Floats
 from amplitude.exact.states import NEUTRAL, ExactState
 from amplitude.exact.symmetry import circulant, flips, moves
@@ -46,7 +46,7 @@ class Bifurcation(Noun):
         return f"{self.kind} at {number(self.value)}, amplitude {number(self.state.amplitude)} of k = {self.state.k}"
 
 
-def bifurcations_between(path: Path, a: Point, b: Point, place: int) -> list[Bifurcation]:
+def bifurcations_between(path: Continuation, a: Point, b: Point, place: int) -> list[Bifurcation]:
     """The bifurcations on `path` between its neighbouring points `a` and `b`, in order; `place` : the number of `a`.
 
     The moduli of the multipliers, sorted, are continuous: where n multipliers more are outside the unit circle at one
@@ -68,7 +68,7 @@ def bifurcations_between(path: Path, a: Point, b: Point, place: int) -> list[Bif
     low, high = sorted((a.state.unstable, b.state.unstable))
     crossings: dict[float, list[int]] = {}
     for rank in range(low, high):
-        part = _root(modulus(rank))
+        part = _crossing(modulus(rank))
         if part is None or abs(modulus(rank)(part)) > 1e-7 or _slides(at(part), a, b):
             continue
         near = next((other for other in crossings if abs(other - part) <= TOGETHER), part)
@@ -76,9 +76,9 @@ def bifurcations_between(path: Path, a: Point, b: Point, place: int) -> list[Bif
     found = []
     for part, ranks in crossings.items():
         multiplier = complex(at(part).state.critical[ranks[0]])
-        found.append(_event(_name(multiplier, at(part)), at(part), part + place, multiplier, len(ranks)))
+        found.append(_event(_kind_of(multiplier, at(part)), at(part), part + place, multiplier, len(ranks)))
     if a.tangent[-1] * b.tangent[-1] < 0:
-        part = _root(lambda part: float(at(part).tangent[-1]))
+        part = _crossing(lambda part: float(at(part).tangent[-1]))
         if part is not None:
             same = [e for e in found if e.kind == BRANCH_POINT and abs(e.place - place - part) <= 0.05]
             found = [event for event in found if event not in same[:1]]
@@ -102,7 +102,7 @@ class _LostError(Exception):
     """Newton's method failed between two points of a branch."""
 
 
-def _root(function: Callable[[float], float]) -> float | None:
+def _crossing(function: Callable[[float], float]) -> float | None:
     """The root in (0, 1) of a `function` whose ends have opposite signs, to 1e-11; None if states get lost."""
     try:
         return float(brentq(function, 0.0, 1.0, xtol=1e-11, rtol=1e-14, maxiter=60))
@@ -110,7 +110,7 @@ def _root(function: Callable[[float], float]) -> float | None:
         return None
 
 
-def _name(multiplier: complex, point: Point) -> str:
+def _kind_of(multiplier: complex, point: Point) -> str:
     if abs(multiplier - 1) <= TOGETHER:
         return BRANCH_POINT
     # in a moving frame the phase of Λ depends on the frame, and −1 is as good as any
@@ -144,7 +144,7 @@ def directions(bifurcation: Bifurcation) -> list[Floats]:
             kept = linalg.null_space(image - vectors, rcond=1e-6)
             if kept.shape[1] == 1:
                 candidate = _sized(vectors @ kept[:, 0], state)
-                if not any(_alike(candidate, other) for other in found):
+                if not any(_equivalent(candidate, other) for other in found):
                     found.append(candidate)
     return found or [_sized(vector, state) for vector in vectors.T]
 
@@ -154,7 +154,7 @@ def _sized(vector: Floats, state: ExactState) -> Floats:
     return field / np.sqrt((field**2).mean())
 
 
-def _alike(a: Floats, b: Floats) -> bool:
+def _equivalent(a: Floats, b: Floats) -> bool:
     """Whether two directions are each other's image under a permutation of tokens and a sign."""
 
     def sorted_rows(x: Floats) -> NDArray:

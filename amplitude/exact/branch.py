@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from amplitude.exact.bifurcations import Bifurcation, bifurcations_between
-from amplitude.exact.continuation import MakeBlock, Path, Point, Walk, walk
-from amplitude.exact.equations import Floats, Kind, Problem
+from amplitude.exact.continuation import Continuation, MakeBlock, Point, Walk, walk
+from amplitude.exact.equations import Floats, Kind, StateEquations
 from amplitude.exact.states import ExactState, find_state
 from amplitude.progress import progress_bar
 from amplitude.summary import LARGEST, number, paragraph
@@ -142,10 +142,10 @@ def branch(
         state = find_state(first, start.field, start.kind if kind is None else kind, start.drift, tolerance)
     else:
         state = find_state(first, start, kind, tolerance=tolerance)
-    problem = Problem.of(first, state.kind, state.field)
+    equations = StateEquations.of(first, state.kind, state.field)
     limit = tolerance * (1 + float(np.abs(state.field).max()))
-    path = Path.of(make_block, problem, state.field, abs(marks[-1] - marks[0]), limit)
-    z = np.append(problem.pack(state.field, state.drift), marks[0])
+    path = Continuation.of(make_block, equations, state.field, abs(marks[-1] - marks[0]), limit)
+    z = np.append(equations.pack(state.field, state.drift), marks[0])
     along = np.append(np.zeros(len(z) - 1), np.sign(marks[-1] - marks[0]))
     point = path.point(z, state.residual, along)
     if len(marks) > 2:
@@ -157,7 +157,7 @@ def branch(
     return follow(path, [point], plan, name, progress_bar(progress, points, name))
 
 
-def follow(path: Path, points: Sequence[Point], plan: Walk, name: str, bar: tqdm[Any]) -> Branch:
+def follow(path: Continuation, points: Sequence[Point], plan: Walk, name: str, bar: tqdm[Any]) -> Branch:
     """The branch that begins with `points` on `path` and goes on from the last as `plan` says.
 
     name : what the parameter is called; bar : shows the progress.
@@ -175,7 +175,7 @@ def follow(path: Path, points: Sequence[Point], plan: Walk, name: str, bar: tqdm
     return _branch(path, found, bifurcations, name, ended, plan.window)
 
 
-def _at_values(path: Path, point: Point, marks: Floats, name: str, bar: tqdm[Any]) -> Branch:
+def _at_values(path: Continuation, point: Point, marks: Floats, name: str, bar: tqdm[Any]) -> Branch:
     found, bifurcations, ended = [point], list[Bifurcation](), "all values done"
     along = np.append(np.zeros(len(point.z) - 1), 1.0)
     with bar:
@@ -195,7 +195,7 @@ def _at_values(path: Path, point: Point, marks: Floats, name: str, bar: tqdm[Any
 
 
 def _branch(
-    path: Path,
+    path: Continuation,
     points: Sequence[Point],
     bifurcations: Sequence[Bifurcation],
     name: str,

@@ -13,8 +13,8 @@ from scipy.optimize import brentq
 
 from amplitude.exact.bifurcations import FLIP, FOLD, NEIMARK_SACKER, Bifurcation, directions
 from amplitude.exact.branch import Branch, follow, values_of
-from amplitude.exact.continuation import MakeBlock, Path, Point, Walk
-from amplitude.exact.equations import Floats, Kind, Problem, newton
+from amplitude.exact.continuation import Continuation, MakeBlock, Point, Walk
+from amplitude.exact.equations import Floats, Kind, StateEquations, newton
 from amplitude.exact.resting import fixed_point_equation
 from amplitude.exact.states import ExactState
 from amplitude.exact.symmetry import slides_of
@@ -116,7 +116,7 @@ def pattern_branch(
     longest, amplitude = real_number("longest", longest, positive=True), real_number("amplitude", amplitude)
     index = grid_index("k", k, first.shape)
     homogeneous = _Homogeneous(make_block, first, state)
-    value = _onset(lambda p: abs(homogeneous.mode(p, index).multiplier) - 1, marks[0], marks[-1])
+    value = _first_onset(lambda p: abs(homogeneous.mode(p, index).multiplier) - 1, marks[0], marks[-1])
     if value is None:
         raise ArgumentError("values", f"{marks[0]:g} … {marks[-1]:g}", f"a range with an onset |Λ| = 1 of k = {k}")
     mode, base = homogeneous.mode(value, index), homogeneous.field(value)
@@ -160,13 +160,13 @@ def _leave(
 ) -> Branch:
     """The branch X = base + amplitude·direction + … through `base` at `value`, the parameter free."""
     block = make_block(value)
-    problem = Problem.of(block, kind, base + amplitude * direction)
+    equations = StateEquations.of(block, kind, base + amplitude * direction)
     span = abs(plan.window[1] - plan.window[0])
-    path = Path.of(make_block, problem, base, span, 1e-11 * (1 + float(np.abs(base).max())))
+    path = Continuation.of(make_block, equations, base, span, 1e-11 * (1 + float(np.abs(base).max())))
     for attempt in range(8):
         size = amplitude / 2**attempt
-        along = np.append(problem.pack(size * direction, np.zeros(len(block.shape))), 0.0)
-        origin = np.append(problem.pack(base, drift), value)
+        along = np.append(equations.pack(size * direction, np.zeros(len(block.shape))), 0.0)
+        origin = np.append(equations.pack(base, drift), value)
         z, residual, _ = path.solve(origin + along, along / path.scale)
         if (
             (z != origin).any()
@@ -210,7 +210,7 @@ class _Homogeneous:
         return eigenmode(matrices[index], 0, wavenumber(index, block.shape), block.shape)
 
 
-def _onset(excess: Callable[[float], float], start: float, stop: float) -> float | None:
+def _first_onset(excess: Callable[[float], float], start: float, stop: float) -> float | None:
     """The root of `excess` nearest to `start` on 65 samples of the range, or None."""
     samples = np.linspace(start, stop, 65)
     before = excess(samples[0])

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from amplitude.exact.equations import Floats, Problem, least_step, newton
+from amplitude.exact.equations import Floats, StateEquations, least_step, newton
 from amplitude.exact.states import ExactState, state_of
 from dispersion import ArgumentError, Block
 
@@ -34,35 +34,39 @@ class Point:
 
 
 @dataclass(frozen=True, eq=False)
-class Path:
-    """A problem with a parameter.
+class Continuation:
+    """The equations of a branch, with the parameter p free.
 
-    make_block : the block of each parameter; problem : what is solved; scale : (n+1,) the size of each entry of z, so
+    make_block : the block of each parameter; equations : what is solved; scale : (n+1,) the size of each entry of z, so
     that z/scale is measured; tolerance : of max|G|.
     """
 
     make_block: MakeBlock
-    problem: Problem
+    equations: StateEquations
     scale: Floats
     tolerance: float
 
     @classmethod
-    def of(cls, make_block: MakeBlock, problem: Problem, x: Floats, span: float, tolerance: float) -> Path:
-        """The path of `problem` from the field `x` (N, d), where `span` is the size P of the parameter's range."""
+    def of(
+        cls, make_block: MakeBlock, equations: StateEquations, x: Floats, span: float, tolerance: float
+    ) -> Continuation:
+        """The path of `equations` from the field `x` (N, d), where `span` is the size P of the parameter's range."""
         size = max(float(np.sqrt((x**2).mean())), 0.1)
-        counts = np.repeat(np.bincount(problem.reduction.orbit), problem.d)
-        drifts = len(problem.shape) if problem.kind == "travelling" else 0
+        counts = np.repeat(np.bincount(equations.reduction.orbit), equations.d)
+        drifts = len(equations.shape) if equations.kind == "travelling" else 0
         scale = np.concatenate([size * np.sqrt(x.size / counts), np.ones(drifts), [span]])
-        return cls(make_block, problem, scale, tolerance)
+        return cls(make_block, equations, scale, tolerance)
 
     def block(self, value: float) -> Block:
         """The block at the parameter `value`; an ArgumentError says if it is none, or changes shape."""
         block = self.make_block(float(value))
         if not isinstance(block, Block):
             raise ArgumentError("make_block", type(block).__name__, "a function that returns a Block")
-        if (block.shape, block.d) != (self.problem.shape, self.problem.d):
+        if (block.shape, block.d) != (self.equations.shape, self.equations.d):
             got = f"tokens {block.shape}, d = {block.d}"
-            raise ArgumentError("make_block", got, f"tokens {self.problem.shape}, d = {self.problem.d} at every value")
+            raise ArgumentError(
+                "make_block", got, f"tokens {self.equations.shape}, d = {self.equations.d} at every value"
+            )
         return block
 
     @cached_property
@@ -72,7 +76,7 @@ class Path:
     def slope(self, z: Floats) -> Floats:
         """∂G/∂p at `z`, by a central difference: exact to 1e-9, and no solution depends on it."""
         u, p = z[:-1], z[-1]
-        sides = [self.problem.image(self.block(p + side * self._step), u) for side in (1, -1)]
+        sides = [self.equations.image(self.block(p + side * self._step), u) for side in (1, -1)]
         slope: Floats = (sides[0] - sides[1]) / (2 * self._step)
         return slope
 
@@ -82,7 +86,8 @@ class Path:
         target = row @ z
 
         def system(z: Floats) -> tuple[Floats, Floats]:
-            residual, matrix = self.problem(self.block(z[-1]), z[:-1])
+            # [∂G/∂u, ∂G/∂p; row] δz = −(G, ⟨row, z⟩ − target)
+            residual, matrix = self.equations(self.block(z[-1]), z[:-1])
             bordered = np.vstack([np.column_stack([matrix, slope]) * self.scale, row * self.scale])
             return np.append(residual, row @ z - target), bordered
 
@@ -98,11 +103,12 @@ class Path:
         slope : ∂G/∂p, if known. That of a point nearby will do: p turns where ∂G/∂u is singular, whatever ∂G/∂p.
         """
         block = self.block(z[-1])
-        matrix = self.problem(block, z[:-1])[1]
+        # ∂G/∂u t_u + ∂G/∂p t_p = 0, ⟨along, t⟩ = 1
+        matrix = self.equations(block, z[:-1])[1]
         slope = self.slope(z) if slope is None else slope
         bordered = np.vstack([np.column_stack([matrix, slope]) * self.scale, along])
         tangent = least_step(bordered, -np.append(np.zeros(len(matrix)), 1.0))
-        return Point(z, tangent / np.linalg.norm(tangent), state_of(block, self.problem, z[:-1], size))
+        return Point(z, tangent / np.linalg.norm(tangent), state_of(block, self.equations, z[:-1], size))
 
     def between(self, a: Point, b: Point, part: float) -> Point | None:
         """The point of the branch a fraction `part` of the way from `a` to `b`, or None if Newton's method fails."""
@@ -135,7 +141,7 @@ class Walk:
     locate: bool = True
 
 
-def walk(path: Path, start: Point, plan: Walk) -> Iterator[Point | str]:
+def walk(path: Continuation, start: Point, plan: Walk) -> Iterator[Point | str]:
     """The points after `start` along its tangent, and last the reason why there are no more."""
     point, step = start, plan.first
     low, high = min(plan.window), max(plan.window)

@@ -24,7 +24,7 @@ NULL = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class StateEquations:
     """G(u) = 0, one of F(X) = X (steady), F(F(X)) = X (alternating) and F(X) = T_s X (travelling).
 
     The unknown u, (m·d,) or (m·d + D,), holds X on the orbits of its own symmetries and, for a travelling state,
@@ -46,8 +46,8 @@ class Problem:
     mirror: NDArray[np.int64] | None = None
 
     @classmethod
-    def of(cls, block: Block, kind: Kind, x: Floats) -> Problem:
-        """The problem of `kind` for `block`, with the symmetries of the field `x` (N, d)."""
+    def of(cls, block: Block, kind: Kind, x: Floats) -> StateEquations:
+        """The equations of `kind` for `block`, with the symmetries of the field `x` (N, d)."""
         moves, k = kind == "travelling", dominant(block.shape, x)
         reduction = Reduction.of(block, x, reflections=not moves)
         pins = np.zeros((0, reduction.size * block.d))
@@ -97,6 +97,7 @@ class Problem:
         reduced, restrict = self.reduction.reduce(slope, self.d), self.reduction.first
         if self.kind != "travelling":
             return (image - x)[restrict].ravel(), reduced - np.eye(len(reduced))
+        # F(X) − T_s X = 0 and ⟨pins, X − X_ref⟩ = 0, with derivatives DF − T_s and −∂T_s/∂s X
         turn = np.kron(shift_matrix(self.shape, self.k, drift), np.eye(self.d))
         axes = range(len(self.shape))
         moving = [(shift_matrix(self.shape, self.k, drift, axis) @ x)[restrict].ravel() for axis in axes]

@@ -144,6 +144,7 @@ def find_oscillation(block: Block, start: ArrayLike, phase_advance: float, toler
     pin /= max(float(np.linalg.norm(pin)), 1e-300)
 
     def system(u: Floats) -> tuple[Floats, Floats]:
+        # F(X(θ)) − X(θ + Ω) = 0 at the samples, and ⟨∂X_0/∂θ, X − X_0⟩ = 0
         fields, turn = u[:-1].reshape(count, rows), _turn(count, u[-1])
         matrix = -np.einsum("mn,ij->minj", turn, np.eye(rows))
         residual = -turn @ fields

@@ -10,7 +10,7 @@ from math import gcd
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from amplitude.exact.equations import KINDS, Floats, Kind, Problem, newton
+from amplitude.exact.equations import KINDS, Floats, Kind, StateEquations, newton
 from amplitude.exact.symmetry import (
     circulant,
     dominant,
@@ -261,16 +261,16 @@ def _state(block: Block, x: Floats, kind: Kind, drift: Floats, limit: float) -> 
     """The state of one `kind` near the field `x` (N, d), with max|F(X) − X| ≤ `limit`."""
     if kind == "travelling" and not circulant(block):
         raise ArgumentError("kind", "'travelling'", "a block whose attention depends on i − j alone, or another kind")
-    problem = Problem.of(block, kind, x)
-    u, residual, steps = newton(partial(problem, block), problem.pack(x, drift), limit)
+    equations = StateEquations.of(block, kind, x)
+    u, residual, steps = newton(partial(equations, block), equations.pack(x, drift), limit)
     if not residual <= limit and kind != "travelling":
         # a wave at no phase of its families, which the lattice draws there only slowly: begin on one
         for even in snapped(block, x):
-            problem = Problem.of(block, kind, even)
-            u, residual, steps = newton(partial(problem, block), problem.pack(even, drift), limit)
+            equations = StateEquations.of(block, kind, even)
+            u, residual, steps = newton(partial(equations, block), equations.pack(even, drift), limit)
             if residual <= limit:
                 break
-    state = state_of(block, problem, u, residual)
+    state = state_of(block, equations, u, residual)
     if residual <= limit:
         residual = _mismatch(state)
         state = replace(state, residual=residual)
@@ -292,10 +292,10 @@ def _state(block: Block, x: Floats, kind: Kind, drift: Floats, limit: float) -> 
     return state
 
 
-def state_of(block: Block, problem: Problem, u: Floats, residual: float) -> ExactState:
-    """The solution `u` of `problem` as a state of `block`, with its `residual`."""
-    x, drift = problem.unpack(u)
-    return ExactState(block, problem.kind, frozen(x.copy()), frozen(drift.copy()), residual)
+def state_of(block: Block, equations: StateEquations, u: Floats, residual: float) -> ExactState:
+    """The solution `u` of `equations` as a state of `block`, with its `residual`."""
+    x, drift = equations.unpack(u)
+    return ExactState(block, equations.kind, frozen(x.copy()), frozen(drift.copy()), residual)
 
 
 def _mismatch(state: ExactState) -> float:
@@ -362,6 +362,7 @@ def _translations(state: ExactState, matrix: NDArray, values: NDArray) -> NDArra
         size = np.linalg.norm(direction)
         if size <= 1e-9 * (1 + np.abs(state.field).max()):
             continue
+        # Λ = ⟨∂X, DF ∂X⟩/|∂X|²
         image = matrix @ direction
         near = direction @ image / size**2
         limit = 0.1 if state.kind == "travelling" else SLIDING

@@ -10,16 +10,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from amplitude.normal_forms.power_series import Affine, Field, Grading, Node, Pointwise, Power, Product, Sum
+from amplitude.normal_forms.power_series import Affine, Field, Grading, Pointwise, Power, Product, Series, Sum
 from dispersion import Activation, Block, DyT, FeedForward, Head, LayerNorm, Normalisation, RMSNorm
 from dispersion.block.kernel import softmax
 from dispersion.grid import grid_lags, grid_wavenumbers, positions
 
 
-class Average(Node):
+class Average(Series):
     """The mean of u = s − s_0 over keys with fixed weights A_r: λ(k(m)) u_m."""
 
-    def __init__(self, grading: Grading, seen: Node, weights: NDArray[np.float64]) -> None:
+    def __init__(self, grading: Grading, seen: Series, weights: NDArray[np.float64]) -> None:
         super().__init__(grading, seen.values.shape[1], 0.0)
         self.seen = seen
         self.symbol = np.fft.fftn(weights).ravel()[grading.places()][:, None]
@@ -30,7 +30,7 @@ class Average(Node):
         self.values[degree] = self.symbol[degree] * self.seen.values[degree]
 
 
-class Attention(Node):
+class Attention(Series):
     """The mean of u = s − s_0 over keys with weights A_{i−j} e^{ℓ_ij}/Σ_j A_{i−j} e^{ℓ_ij}.
 
     ℓ_ij is the content logit less its value at the homogeneous state, a two-point series in the states of query
@@ -39,7 +39,7 @@ class Attention(Node):
     """
 
     def __init__(
-        self, grading: Grading, seen: Node, weights: NDArray[np.float64], content: NDArray[np.float64]
+        self, grading: Grading, seen: Series, weights: NDArray[np.float64], content: NDArray[np.float64]
     ) -> None:
         super().__init__(grading, seen.values.shape[1], 0.0)
         self.seen, self.content, self.two = seen, content, grading.pairs
@@ -96,12 +96,14 @@ class Attention(Node):
         self.tilt[both.degree(p)] = pairs.sum(degrees * self.logits[pairs.first] * self.tilt[pairs.second]) / p
 
 
-class ScalarAttention(Node):
+class ScalarAttention(Series):
     """`Attention` of one feature, with logits θ_i u_j, θ_i = θ_0 + slope·u_i, by powers instead of two points:
     numerator Σ_n θ_i^n ⟨u^{n+1}⟩/n!, denominator Σ_n θ_i^n ⟨u^n⟩/n!, with the means ⟨·⟩ over A_r.
     """
 
-    def __init__(self, grading: Grading, seen: Node, weights: NDArray[np.float64], slope: float, theta: float) -> None:
+    def __init__(
+        self, grading: Grading, seen: Series, weights: NDArray[np.float64], slope: float, theta: float
+    ) -> None:
         super().__init__(grading, 1, 0.0)
         self.seen, self.slope, self.theta = seen, slope, theta
         self.symbol = np.fft.fftn(weights).ravel()[grading.places()]
@@ -139,12 +141,12 @@ class BlockSeries:
     """
 
     def __init__(self, block: Block, state: NDArray[np.float64], grading: Grading) -> None:
-        self.grading, self.nodes = grading, list[Node]()
+        self.grading, self.intermediates = grading, list[Series]()
         self.field = self._add(Field(grading, block.d, state))
         pre, d = block.placement == "pre", block.d
         seen = self._norm(block.attention_norm if pre else None, self.field)
         c = np.zeros(d) if block.attention_bias is None else block.attention_scale * block.attention_bias
-        branches: list[Node] = [self._add(Affine(grading, self.field, np.eye(d), c))]
+        branches: list[Series] = [self._add(Affine(grading, self.field, np.eye(d), c))]
         for head in block.heads:
             matrix = block.attention_scale * head.value
             for part, mean in self._heads(head, seen):
@@ -159,15 +161,15 @@ class BlockSeries:
         assert self.image.values.shape[1] == d
 
     def update(self, p: int) -> None:
-        """Bring every node to degree p, given `field` up to degree p."""
-        for node in self.nodes:
-            node.update(p)
+        """Bring every intermediate series to degree p, given `field` up to degree p."""
+        for series in self.intermediates:
+            series.update(p)
 
-    def _add(self, node: Node) -> Node:
-        self.nodes.append(node)
-        return node
+    def _add(self, series: Series) -> Series:
+        self.intermediates.append(series)
+        return series
 
-    def _heads(self, head: Head, seen: Node) -> list[tuple[float, Node]]:
+    def _heads(self, head: Head, seen: Series) -> list[tuple[float, Series]]:
         """The averages that a head mixes, with their shares: one, or two with a gate."""
         s0, grading = seen.values[0].real, self.grading
         zero = np.zeros(grading.shape)
@@ -185,7 +187,7 @@ class BlockSeries:
             (head.gate, self._average(seen, softmax(head.lag_logits, len(grading.shape)), np.zeros_like(rotation))),
         ]
 
-    def _average(self, seen: Node, weights: NDArray[np.float64], content: NDArray[np.float64]) -> Node:
+    def _average(self, seen: Series, weights: NDArray[np.float64], content: NDArray[np.float64]) -> Series:
         if not content.any():
             return self._add(Average(self.grading, seen, weights))
         if content.shape == (2, 2):  # of s̃ = (s, 1)
@@ -193,12 +195,12 @@ class BlockSeries:
             return self._add(ScalarAttention(self.grading, seen, weights, content[0, 0], theta))
         return self._add(Attention(self.grading, seen, weights, content))
 
-    def _residual(self, feedforward: FeedForward | None, y: Node, x: Node) -> Node:
+    def _residual(self, feedforward: FeedForward | None, y: Series, x: Series) -> Series:
         """y + φ(x)."""
         if feedforward is None:
             return y
         grading = self.grading
-        hidden: Node = self._add(Affine(grading, x, feedforward.weight_in, feedforward.bias_in))
+        hidden: Series = self._add(Affine(grading, x, feedforward.weight_in, feedforward.bias_in))
         if feedforward.weight_gate is None or feedforward.bias_gate is None:
             hidden = self._add(Pointwise(grading, hidden, feedforward.activation))
         else:
@@ -208,7 +210,7 @@ class BlockSeries:
         out = self._add(Affine(grading, hidden, feedforward.weight_out, feedforward.bias_out))
         return self._add(Sum(grading, y, out))
 
-    def _norm(self, norm: Normalisation | None, x: Node) -> Node:
+    def _norm(self, norm: Normalisation | None, x: Series) -> Series:
         """The series of a normalisation of x."""
         if norm is None:
             return x

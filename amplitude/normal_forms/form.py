@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from amplitude.normal_forms.correction import PERSISTS, Correction, corrections
 from amplitude.normal_forms.manifold import feature_gauge, place_of, solve, variables_of, with_mirror_images
+from amplitude.normal_forms.nearby import PERSISTS, NearbyState, nearby_states
 from amplitude.normal_forms.power_series import Grading
 from amplitude.normal_forms.reduced_map import ReducedMap, Solution
 from amplitude.normal_forms.steady import solutions
@@ -66,7 +66,7 @@ class NormalForm(Noun):
 
         The variables are z_1, z̄_1, z_2, z̄_2, …, or one real z_s for a mode at q = 0 or π with real Λ.
         """
-        return self.map.terms
+        return self.map.nonlinear_terms
 
     @property
     def cubic(self) -> complex:
@@ -116,7 +116,8 @@ class NormalForm(Noun):
 
         The states are those of f, and the block judges them: only those count near which it has one, and of steady and
         alternating ones its own multipliers decide. A mode below a tenth of the other is not present. Undecided are
-        no stable state, other ones, a growth under 2 % of μ, and a growing mode whose pure state was not found.
+        no stable state, other ones, a change that grows by less than 2 % of μ a layer, and a growing mode whose pure
+        state was not found.
         """
         if len(self.modes) != 2:
             raise ExclusionError("modes", f"{len(self.modes)} of them", "a form of two modes")
@@ -202,11 +203,11 @@ class NormalForm(Noun):
     def has_state_near(self, solution: Solution) -> bool:
         """Whether the block itself has a state near a `solution`, within half its size."""
         instance("solution", solution, Solution)
-        return self._defect(solution) <= FAR and corrections(self, solution)[0].found
+        return self._defect(solution) <= FAR and nearby_states(self, solution)[0].found
 
     def error(self) -> float:
         """Bound on the relative error of `amplitude`, against the largest of the amplitudes: one and a quarter of its
-        distance from the exact state, by a few steps of Newton's method on the block (`correction`).
+        distance from the exact state, by a few steps of Newton's method on the block (`nearby`).
 
         It covers both families of standing waves where the block leaves neither quickly. 0 without a growing mode or
         stable state; NaN where the form has no stable state, the block none within half its size, or one that it
@@ -215,16 +216,16 @@ class NormalForm(Noun):
         solution = self.solution
         if solution is None:
             return float("nan") if self.growing else 0.0
-        near = [correction for correction in self._near if correction.found and not correction.leaves(self._mu)]
+        near = [state for state in self._near if state.found and not state.leaves(self._mu)]
         if not near:
             return float("nan")
         gap = max(float(np.abs(solution.multipliers - 1).min(initial=1.0)), 1e-6)
-        return SAFETY * max(correction.change for correction in near) + ROUNDING / gap
+        return SAFETY * max(state.change for state in near) + ROUNDING / gap
 
     @cached_property
-    def _near(self) -> list[Correction]:
+    def _near(self) -> list[NearbyState]:
         """The states of the block near `solution`."""
-        return [] if self.solution is None else corrections(self, self.solution)
+        return [] if self.solution is None else nearby_states(self, self.solution)
 
     @property
     def _mu(self) -> float:
@@ -251,7 +252,7 @@ class NormalForm(Noun):
         elif self.solution is not None and not self._near[0].found:
             found.append(f"the block has no state within half the size of the one at order {self.order}")
         elif self.solution is not None and np.isnan(self.error()):
-            factor = min(correction.growth for correction in self._near)
+            factor = min(state.growth for state in self._near)
             found.append(f"the block leaves this state: small changes grow by a factor of {factor:.4f} a layer")
         return tuple(found)
 
@@ -306,8 +307,8 @@ class NormalForm(Noun):
     def _defect(self, solution: Solution) -> float:
         """max|F(X) − X⁺| of a `solution`, against its size and how fast the slowest growth makes up for it."""
         ahead = self.field_at(solution.z * np.exp(1j * solution.turning))
-        rest = (self.block.forward(self.field(solution=solution)) - ahead) @ feature_gauge(self.block)
-        return float(np.abs(rest).max() / (2 * self._mu * np.abs(solution.z).max()))
+        residual = (self.block.forward(self.field(solution=solution)) - ahead) @ feature_gauge(self.block)
+        return float(np.abs(residual).max() / (2 * self._mu * np.abs(solution.z).max()))
 
 
 @harmless_underflow

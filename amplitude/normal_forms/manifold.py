@@ -85,11 +85,11 @@ def with_mirror_images(relation: Dispersion, modes: tuple[Mode, ...]) -> tuple[M
         oscillates = abs(mode.multiplier.imag) > TOLERANCE * abs(mode.multiplier)
         if oscillates and np.abs(J.imag).max() <= TOLERANCE * np.abs(J).max() and place_of(mirror, mode.shape) != place:
             images.append(image)
-    names = [_name(mode) for mode in modes]
-    return modes + tuple(image for image in images if _name(image) not in names)
+    names = [_identity(mode) for mode in modes]
+    return modes + tuple(image for image in images if _identity(image) not in names)
 
 
-def _name(mode: Mode) -> tuple[int, complex]:
+def _identity(mode: Mode) -> tuple[int, complex]:
     return place_of(mode.k, mode.shape), complex(np.round(mode.multiplier, 9))
 
 
@@ -129,9 +129,10 @@ def solve(
     X, matrices = series.field.values, gauge @ relation.matrices.reshape(-1, d, d)
     multipliers = np.array([variable.multiplier for variable in variables])
     units = multipliers / np.abs(multipliers)
-    growth, phase = (np.prod(values**table.exponents, axis=1) for values in (multipliers, units))
+    products, turned = (np.prod(values**table.exponents, axis=1) for values in (multipliers, units))
     own = np.array([variable.place for variable in variables])
-    resonant = (own[:, None] == places) & (np.abs(phase - units[:, None]) <= RESONANCE)
+    # k(m) ≡ k_s and Λ̂^m ≈ Λ̂_s
+    resonant = (own[:, None] == places) & (np.abs(turned - units[:, None]) <= RESONANCE)
     linear = table.number_of(np.eye(len(variables), dtype=np.int64))
     f = np.zeros((len(variables), len(table)), dtype=complex)
     f[np.arange(len(variables)), linear] = multipliers
@@ -143,8 +144,9 @@ def solve(
         degree = table.degree(p)
         _compose(table, f, powers, p)
         series.update(p)
+        # [Λ^m − J(k(m))]X_m + Σ_s v_s f_{s,m} = (F(X))_m − (X(f))_m, X_m and f_{s,m} left out on the right
         known = series.image.values[degree] @ gauge - powers[: degree.start, degree].T @ X[: degree.start]
-        systems = growth[degree, None, None] * np.eye(d) - matrices[places[degree]]
+        systems = products[degree, None, None] * np.eye(d) - matrices[places[degree]]
         free = ~resonant[:, degree].any(axis=0)
         X[degree][free] = _solved(systems[free], known[free])
         for number in np.flatnonzero(~free):

@@ -1,6 +1,6 @@
 """Truncated power series, degree by degree: the elementary operations.
 
-Each node holds the coefficients of one intermediate quantity and computes those of degree p from those of its inputs
+Each series holds the coefficients of one intermediate quantity and computes those of degree p from those of its inputs
 up to degree p.
 """
 
@@ -44,7 +44,7 @@ class Grading:
         return np.ravel_multi_index(tuple(k.T), self.shape)
 
 
-class Node:
+class Series:
     """Coefficients `values` (M, …) of a quantity, complete up to the degree last updated."""
 
     def __init__(self, grading: Grading, width: int, constant: NDArray | float) -> None:
@@ -62,17 +62,17 @@ class Node:
         return pairs.sum(a[pairs.first] * b[pairs.second])
 
 
-class Field(Node):
+class Field(Series):
     """The unknown X: its coefficients are set from outside."""
 
     def update(self, p: int) -> None:
         """Nothing: X is given."""
 
 
-class Affine(Node):
-    """matrix · x + constant, for an input node x."""
+class Affine(Series):
+    """matrix · x + constant, for an input series x."""
 
-    def __init__(self, grading: Grading, x: Node, matrix: NDArray, shift: NDArray | float = 0.0) -> None:
+    def __init__(self, grading: Grading, x: Series, matrix: NDArray, shift: NDArray | float = 0.0) -> None:
         super().__init__(grading, len(matrix), matrix @ x.values[0] + shift)
         self.x, self.matrix = x, matrix
 
@@ -82,10 +82,10 @@ class Affine(Node):
         self.values[degree] = self.x.values[degree] @ self.matrix.T
 
 
-class Sum(Node):
-    """Sum of nodes of one width."""
+class Sum(Series):
+    """Sum of series of one width."""
 
-    def __init__(self, grading: Grading, *terms: Node) -> None:
+    def __init__(self, grading: Grading, *terms: Series) -> None:
         super().__init__(grading, terms[0].values.shape[1], sum(term.values[0] for term in terms))
         self.terms = terms
 
@@ -95,10 +95,10 @@ class Sum(Node):
         self.values[degree] = sum(term.values[degree] for term in self.terms)
 
 
-class Pointwise(Node):
+class Pointwise(Series):
     """act(x), elementwise: Σ_n c_n (x − x_0)^n with the Taylor coefficients c_n at the constant x_0."""
 
-    def __init__(self, grading: Grading, x: Node, activation: Activation) -> None:
+    def __init__(self, grading: Grading, x: Series, activation: Activation) -> None:
         centre = x.values[0].real
         super().__init__(grading, len(centre), activation(centre))
         self.x = x
@@ -121,10 +121,10 @@ class Pointwise(Node):
         self.values[degree] = np.einsum("nmw,wn->mw", self.powers[1 : top + 1, degree], self.taylor[:, 1 : top + 1])
 
 
-class Power(Node):
+class Power(Series):
     """x^exponent elementwise, x_0 ≠ 0, from x·(z·∇f) = exponent·f·(z·∇x)."""
 
-    def __init__(self, grading: Grading, x: Node, exponent: float) -> None:
+    def __init__(self, grading: Grading, x: Series, exponent: float) -> None:
         super().__init__(grading, x.values.shape[1], x.values[0] ** exponent)
         self.x, self.exponent = x, exponent
 
@@ -137,10 +137,10 @@ class Power(Node):
         self.values[self.table.degree(p)] = known / (p * self.x.values[0])
 
 
-class Product(Node):
+class Product(Series):
     """a·b, elementwise; b may have width 1."""
 
-    def __init__(self, grading: Grading, a: Node, b: Node) -> None:
+    def __init__(self, grading: Grading, a: Series, b: Series) -> None:
         super().__init__(grading, a.values.shape[1], a.values[0] * b.values[0])
         self.a, self.b = a, b
 

@@ -80,7 +80,7 @@ class ReducedMap(Noun):
         return self.coefficients[self.first, numbers]
 
     @property
-    def terms(self) -> tuple[dict[tuple[int, ...], complex], ...]:
+    def nonlinear_terms(self) -> tuple[dict[tuple[int, ...], complex], ...]:
         """For each mode its nonlinear terms, exponents → coefficient."""
         found = []
         for s in self.first:

@@ -31,12 +31,12 @@ def solutions(f: ReducedMap) -> tuple[Solution, ...]:
     for size in range(1, len(f.first) + 1):
         for active in combinations(modes, size):
             states = _states(f, list(active), forcing.get(active, []))
-            alone = _alone(f, states)
+            alone = _leave_others_alone(f, states)
             for z in states[~alone]:
                 z = _completed(f, z)
                 forcing.setdefault(tuple(map(int, np.flatnonzero(z))), []).append(z)
             found += _distinct(f, states[alone])
-            if f.locking[list(active)].any() and not _real(f):
+            if f.locking[list(active)].any() and not _all_real(f):
                 means = _distinct(f.averaged, _states(f.averaged, list(active)))
                 found += [solution for solution in means if _runs_through(f, solution)]
     return tuple(sorted(found, key=lambda solution: float(np.linalg.norm(solution.z))))
@@ -45,6 +45,7 @@ def solutions(f: ReducedMap) -> tuple[Solution, ...]:
 def solution_at(f: ReducedMap, z: Complex) -> Solution:
     """The `Solution` at the steady state `z` (modes,) of `f`, with its phase advances and multipliers."""
     active, (advance, turning), directions = z != 0, _turning(f, z), f.phases[0]
+    # eigenvalues of e^{−iΩ}Df
     by_variable = np.zeros(len(f.conjugate))
     by_variable[f.partner], by_variable[f.first] = -turning, turning
     values = np.linalg.eigvals(np.exp(-1j * by_variable)[:, None] * f.jacobian(z))
@@ -61,14 +62,14 @@ def _turning(f: ReducedMap, z: Complex) -> tuple[NDArray[np.float64], NDArray[np
     advance = np.where(active, np.angle(np.where(active, image, 1) / np.where(active, z, 1)), np.nan)
     advance = np.where(advance < 1e-12 - np.pi, np.pi, advance)
     directions, offset = f.phases
-    # how far along the free directions
+    # Ω = offset + Σ_j c_j direction_j at the modes that are there: how far along the free directions
     behind = np.angle(np.exp(1j * (advance - offset)[active]))
     turning = offset + np.linalg.lstsq(directions[:, active].T, behind, rcond=1e-9)[0] @ directions
     turning[active] = advance[active]
     return advance, turning
 
 
-def _alone(f: ReducedMap, states: Complex) -> NDArray[np.bool_]:
+def _leave_others_alone(f: ReducedMap, states: Complex) -> NDArray[np.bool_]:
     """(states,) at which f leaves the modes that are absent alone."""
     forced = np.where(states == 0, np.abs(f(states)), 0).max(axis=1, initial=0.0)
     return np.asarray(forced <= 1e-9 * np.abs(states).max(axis=1, initial=0.0))
@@ -76,6 +77,7 @@ def _alone(f: ReducedMap, states: Complex) -> NDArray[np.bool_]:
 
 def _completed(f: ReducedMap, z: Complex) -> Complex:
     """The state `z` with what it forces into the modes that are absent, to first order."""
+    # (e^{iΩ} − ∂f_s/∂z_s) δz_s = f_s(z)
     image, slopes = f(z), np.diagonal(f.jacobian(z))[f.first]
     resist = np.exp(1j * _turning(f, z)[1]) - slopes
     forced = image / np.where(np.abs(resist) < 1e-9, np.inf, resist)
@@ -83,7 +85,7 @@ def _completed(f: ReducedMap, z: Complex) -> Complex:
     return np.where((z == 0) & (np.abs(image) > 1e-9 * np.abs(z).max()), forced, z)
 
 
-def _real(f: ReducedMap) -> bool:
+def _all_real(f: ReducedMap) -> bool:
     """Whether all coefficients are real, to rounding against others of the degree: then no phase runs through."""
     coefficients = f.coefficients[f.first]
     largest = np.maximum.reduceat(np.abs(coefficients).max(axis=0), np.unique(f.table.degrees, return_index=True)[1])
@@ -112,12 +114,12 @@ def _distinct(f: ReducedMap, states: Complex) -> list[Solution]:
         twins = [other for other in found if np.abs(np.abs(other.z) - size).max() <= 1e-7 * size.max()]
         if not twins or not f.phase_free:
             solution = solution_at(f, z)
-            if not any(_alike(solution.multipliers, other.multipliers) for other in twins):
+            if not any(_same_multipliers(solution.multipliers, other.multipliers) for other in twins):
                 found.append(solution)
     return found
 
 
-def _alike(a: Complex, b: Complex) -> bool:
+def _same_multipliers(a: Complex, b: Complex) -> bool:
     gaps = np.abs(a[:, None] - b)
     return len(a) == len(b) and bool(max(gaps.min(axis=0).max(initial=0), gaps.min(axis=1).max(initial=0)) < 1e-7)
 
@@ -127,30 +129,30 @@ def _states(f: ReducedMap, active: list[int], near: Sequence[Complex] = ()) -> C
     to look for some as well.
     """
     if len(active) > 1:
-        states = _newton(f, np.vstack([_starts(f, active), *near]), active)
+        states = _newton_states(f, np.vstack([_starts(f, active), *near]), active)
     else:
         one = f if len(f.first) == 1 else f.restricted(active[0])
-        alone = _one(one)
+        alone = _single_mode(one)
         states = np.zeros((len(alone), len(f.first)), dtype=complex)
         states[:, active[0]] = alone
     return states
 
 
-def _one(f: ReducedMap) -> Complex:
+def _single_mode(f: ReducedMap) -> Complex:
     """(states,) steady amplitudes of the map of a single mode."""
     kept = f.coefficients[0] != 0
     coefficients, exponents = f.coefficients[0, kept], f.table.exponents[kept]
     degrees, sign = exponents.sum(axis=1), 1.0 if f.multipliers[0].real > 0 else -1.0
     if not f.complex_modes[0]:
         return np.array(_real_roots(_collect(coefficients.real, degrees - 1, sign)), dtype=complex)
-    real = _real(f)
+    real = _all_real(f)
     if f.phase_free:  # f = z P(|z|²): P = ±1, or |P|² = 1
         P = _collect(coefficients, exponents[:, 1], 0.0)
         square = P.real if real else np.convolve(P, P.conj()).real
         square[0] -= sign if real else 1
         return np.sqrt(np.array([rho for rho in _real_roots(square) if rho > 0], dtype=complex))
     if not real:
-        return _newton(f, _starts(f, [0]), [0])[:, 0]
+        return _newton_states(f, _starts(f, [0]), [0])[:, 0]
     # real coefficients: states lie on the rays of the reflections
     turns = exponents[:, 0] - exponents[:, 1] - 1
     states: list[complex] = []
@@ -206,10 +208,10 @@ def _scales(f: ReducedMap, active: list[int]) -> Floats:
     mu, scales = np.abs(np.abs(f.multipliers) - 1), []
     for s in active:
         sizes: dict[int, float] = {}
-        for exponents, coefficient in f.terms[s].items():
+        for exponents, coefficient in f.nonlinear_terms[s].items():
             sizes[sum(exponents)] = max(sizes.get(sum(exponents), 0.0), abs(coefficient))
-        growth = max(float(mu[s]), 0.1 * float(mu[active].max()), 1e-9)
-        scales.append(min(((growth / c) ** (1 / (p - 1)) for p, c in sizes.items()), default=1.0))
+        excess = max(float(mu[s]), 0.1 * float(mu[active].max()), 1e-9)
+        scales.append(min(((excess / c) ** (1 / (p - 1)) for p, c in sizes.items()), default=1.0))
     return np.array(scales)
 
 
@@ -219,13 +221,14 @@ def _balance(f: ReducedMap, active: list[int]) -> Floats | None:
         return None
     unit = np.eye(len(f.conjugate), dtype=np.int64)
     own, partner, phases = f.first[active], f.partner[active], np.exp(-1j * np.angle(f.multipliers[active]))
+    # Σ_t Re(e^{−iω_s}c_st)|z_t|² = 1 − |Λ_s|
     exponents = unit[own][:, None] + (unit[own] + unit[partner])[None]
     matrix = (phases[:, None] * f.coefficients[own[:, None], f.table.number_of(exponents)]).real
     squares = np.linalg.lstsq(matrix, 1 - np.abs(f.multipliers[active]), rcond=1e-12)[0]
     return np.sqrt(squares) if (squares > 0).all() else None
 
 
-def _newton(f: ReducedMap, starts: Complex, active: list[int]) -> Complex:
+def _newton_states(f: ReducedMap, starts: Complex, active: list[int]) -> Complex:
     """(states, modes) with f_s = e^{iΩ_s}z_s in which the modes `active` are present, reached from `starts`.
 
     Unknown are z (real and imaginary parts in units of the start, the latter only of complex amplitudes) and
@@ -251,6 +254,7 @@ def _newton(f: ReducedMap, starts: Complex, active: list[int]) -> Complex:
     for _ in range(ITERATIONS):
         z = np.zeros((len(x), len(f.first)), dtype=complex)
         z[:, active] = x * size
+        # e^{−iΩ(c)}f(z) − z and its derivatives by Re z, Im z and c, in units of the start
         turned = np.exp(-1j * (offset + c @ directions))
         image, slopes = turned * f(z)[:, active] / size, f.jacobian(z)
         scale = turned[:, :, None] * size[:, None] / size[:, :, None]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from amplitude.exact.equations import Kind
 from amplitude.exact.states import ExactState
-from amplitude.normal_forms.correction import Correction, corrections
 from amplitude.normal_forms.manifold import place_of
+from amplitude.normal_forms.nearby import NearbyState, nearby_states
 from amplitude.normal_forms.reduced_map import STABLE, Solution
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 PRESENT = 0.1
 """A mode takes part in a state from this part of the largest amplitude on: less is a harmonic, or forced."""
 MARGIN = 0.02
-"""Growth, in parts of the largest μ, that iteration hardly shows."""
+"""|Λ| − 1, in parts of the largest μ, that iteration hardly shows."""
 SLOW = 3e-4
-"""Growth per layer that thousands of layers hardly show."""
+"""|Λ| − 1 that thousands of layers hardly show."""
 HELD = 0.01
 """Distance of a multiplier from 1 up to which the lattice may pull the phase of a wave."""
 DENSE = 1000
@@ -36,38 +36,38 @@ def judged(form: NormalForm, solution: Solution) -> tuple[tuple[bool, ...], bool
     States that repeat after one layer or two are judged by all their multipliers, others by those of the form and by
     what hundreds of layers make of a small change.
     """
-    near = corrections(form, solution, precise=True)
+    near = nearby_states(form, solution, precise=True)
     if not near[0].found:
         return None
-    parts = near[0].after / near[0].after.max()
+    parts = near[0].exact / near[0].exact.max()
     modes = tuple(bool(part) for part in parts >= PRESENT)
     stable = _stable(form, solution, near)
     unclear = bool(((parts > 0.7 * PRESENT) & (parts < 2 * PRESENT)).any())
     return modes, None if unclear and stable else stable
 
 
-def _stable(form: NormalForm, solution: Solution, near: list[Correction]) -> bool | None:
+def _stable(form: NormalForm, solution: Solution, near: list[NearbyState]) -> bool | None:
     """Whether one of the states `near` a `solution` is stable."""
     mu = max(abs(abs(mode.multiplier) - 1) for mode in form.modes)
     slow = min(SLOW, MARGIN * mu)
     if near[0].kind is None or form.block.n * form.block.d > DENSE:
         margin = max(slow, near[0].change * np.abs(solution.multipliers - 1).max())
-        growth = float(np.abs(solution.multipliers).max()) - 1
-        if all(correction.leaves(mu) for correction in near):
+        excess = float(np.abs(solution.multipliers).max()) - 1
+        if all(state.leaves(mu) for state in near):
             return False
         # what the form says grows, and layers should have shown
-        shown = growth > 0.2 * mu and all(growth > 2 * correction.resolution for correction in near)
-        return None if abs(growth) < margin or shown else growth < 0
-    moduli = [_growth(form, near[0].kind, correction) for correction in near]
+        shown = excess > 0.2 * mu and all(excess > 2 * state.resolution for state in near)
+        return None if abs(excess) < margin or shown else excess < 0
+    moduli = [_largest_multiplier(form, near[0].kind, state) for state in near]
     return False if min(moduli) > 1 + slow else None if min(moduli) > 1 + STABLE else True
 
 
-def _growth(form: NormalForm, kind: Kind, correction: Correction) -> float:
+def _largest_multiplier(form: NormalForm, kind: Kind, near: NearbyState) -> float:
     """The largest modulus of the multipliers of a state, but for slow ones that turn phases alone: which way the
     lattice pulls the waves is no matter of which of them are there.
     """
     block = form.block
-    state = ExactState(block, kind, correction.field, np.zeros(len(block.shape)), correction.defect)
+    state = ExactState(block, kind, near.field, np.zeros(len(block.shape)), near.defect)
     values, vectors = np.linalg.eig(state.derivative())
 
     def amplitudes(x: NDArray) -> NDArray:
@@ -78,7 +78,8 @@ def _growth(form: NormalForm, kind: Kind, correction: Correction) -> float:
         )
         return np.stack([B[:, place_of(mode.k, block.shape)] @ mode.left.conj() for mode in form.modes], axis=-1)
 
-    (z,) = amplitudes((correction.field - form.state).ravel())
+    (z,) = amplitudes((near.field - form.state).ravel())
+    # |Im(z̄_s δz_s)|/|z_s|, of an eigenvector, against |δz|: how much of it turns phases
     moved = amplitudes(vectors.real)
     waves = np.abs(z) >= PRESENT * np.abs(z).max()
     turned = np.abs((moved[:, waves] * z[waves].conj()).imag) / np.abs(z[waves])

@@ -112,7 +112,7 @@ def travelling(heads: int = 1) -> Derivation:
         derived=(*made.derived, modulus.diff(square).subs(square, 0)),
         where=(equation(beta, -turn * c), equation(betabar, -cbar / turn), *made.where),
         notes=f"{NOTES}; zeta is exp(-i omega), rho the modulus of the multiplier, c the cubic coefficient, "
-        "g the growth per S",
+        "g the change of that factor with S",
     )
 
 

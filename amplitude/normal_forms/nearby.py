@@ -53,18 +53,19 @@ TINY = 1e-20
 
 
 @dataclass(frozen=True, eq=False)
-class Correction(Noun):
+class NearbyState(Noun):
     """The state of a block near one of a form.
 
-    block : the map. before : (modes,) |w_sᴴB_k| of the state of the form, of what turns with z_s; after : that of the
-    state found. left : (modes,) what about is wanting still. field : (N, d) the state. defect : max|F(X) − X⁺| left.
-    converged : whether Newton's method did. kind : of a state that repeats after one layer or two, else None.
+    block : the map. predicted : (modes,) |w_sᴴB_k| of the state of the form, of what turns with z_s; exact : that of
+    the state found; remaining : (modes,) about how much is still wanting. field : (N, d) the state.
+    defect : max|F(X) − X⁺|. converged : whether Newton's method did. kind : of a state that repeats after one layer or
+    two, else None.
     """
 
     block: Block
-    before: Floats
-    after: Floats
-    left: Floats
+    predicted: Floats
+    exact: Floats
+    remaining: Floats
     field: Floats
     defect: float
     converged: bool
@@ -73,12 +74,12 @@ class Correction(Noun):
     @property
     def found(self) -> bool:
         """Whether there is a state near that of the form: its amplitudes differ by at most `PERSISTS` of themselves."""
-        return self.converged and bool(np.abs(self.after - self.before).max() <= PERSISTS * self.before.max())
+        return self.converged and bool(np.abs(self.exact - self.predicted).max() <= PERSISTS * self.predicted.max())
 
     @property
     def change(self) -> float:
         """By how much the amplitudes differ, against the largest of those found."""
-        return float((np.abs(self.after - self.before) + self.left).max() / self.after.max())
+        return float((np.abs(self.exact - self.predicted) + self.remaining).max() / self.exact.max())
 
     @property
     def watched(self) -> bool:
@@ -91,7 +92,7 @@ class Correction(Noun):
 
     @property
     def resolution(self) -> float:
-        """Growth a layer that `growth` can tell from none."""
+        """How far from 1 `growth` can tell from 1."""
         return 1.5 / WATCHED if self.watched else 1e-4
 
     @cached_property
@@ -107,6 +108,7 @@ class Correction(Noun):
             return float(np.abs(np.linalg.eigvals(slope)).max()) ** (1 if self.kind == "steady" else 0.5)
         u, logarithm = np.random.default_rng(0).standard_normal(x.shape), 0.0
         for layer in range(WATCHED):
+            # X, u ↦ F(X), DF(X)u
             image = self.block.forward(x + 1j * TINY * u)
             x, u = image.real, image.imag / TINY
             size = np.linalg.norm(u)
@@ -115,17 +117,17 @@ class Correction(Noun):
         return float(np.exp(2 * logarithm / WATCHED))
 
 
-def corrections(form: NormalForm, solution: Solution, precise: bool = False) -> list[Correction]:
+def nearby_states(form: NormalForm, solution: Solution, precise: bool = False) -> list[NearbyState]:
     """The state of the block near a `solution` of `form`; of standing waves with five tokens a period or more the other
     family too, with a crest on a token or between two: no order is sure which of them is stable.
 
     precise : down to rounding, and not only as far as an estimate needs.
     """
-    first = _Newton(form, solution, solution.z)
+    first = _Search(form, solution, solution.z)
     found = [first.run(precise)]
     waves = np.flatnonzero(form.map.complex_modes & solution.active)
     if len(waves) and first.phases.cycle and found[0].found and first.period(int(waves[0])) > 4:
-        other = _Newton(form, solution, first.other_family(int(waves[0]))).run(precise)
+        other = _Search(form, solution, first.other_family(int(waves[0]))).run(precise)
         found += [other] if other.found else []
     return found
 
@@ -134,7 +136,7 @@ class _Phases:
     """The phases α at which a state is taken, and harmonics of fields X(α).
 
     sizes : of each axis of phases; turns : (modes, axes) by how many harmonics of it a mode turns;
-    rates : (axes,) how far along an axis one layer goes; free : the modes whose rates are unknown, one an axis.
+    advances : (axes,) how far along an axis one layer goes; free : the modes whose advances are unknown, one an axis.
     """
 
     def __init__(self, form: NormalForm, solution: Solution) -> None:
@@ -145,7 +147,7 @@ class _Phases:
         if cycle:
             self.sizes: tuple[int, ...] = (cycle,)
             self.turns = np.rint(turning * cycle / (2 * np.pi)).astype(int)[:, None] % cycle
-            self.rates, self.free = np.array([2 * np.pi / cycle]), np.zeros(0, dtype=int)
+            self.advances, self.free = np.array([2 * np.pi / cycle]), np.zeros(0, dtype=int)
         else:
             self.free = np.flatnonzero(f.complex_modes & solution.active)
             flips = ~f.complex_modes & (f.multipliers.real < 0)
@@ -153,10 +155,10 @@ class _Phases:
             self.sizes = (samples,) * len(self.free) + (2,) * bool(flips.any())
             self.turns = np.zeros((modes, len(self.sizes)), dtype=int)
             self.turns[self.free, np.arange(len(self.free))] = 1
-            self.rates = turning[self.free]
+            self.advances = turning[self.free]
             if flips.any():
                 self.turns[flips, -1] = 1
-                self.rates = np.append(self.rates, np.pi)
+                self.advances = np.append(self.advances, np.pi)
         grid = np.indices(self.sizes).reshape(len(self.sizes), -1).T
         self.alpha = (grid * (2 * np.pi / np.array(self.sizes))) @ self.turns.T
         waves = [np.fft.fftfreq(size, 1 / size).astype(int) for size in self.sizes]
@@ -180,12 +182,12 @@ class _Phases:
         found: Floats = np.fft.ifftn(grid, axes=self.axes, norm="forward").real.reshape(coefficients.shape)
         return found
 
-    def turn(self, rates: Floats) -> Complex:
+    def turn(self, advances: Floats) -> Complex:
         """(S, 1, 1) factors of the harmonics in one layer."""
-        return np.exp(1j * self.harmonics @ rates)[:, None, None]
+        return np.exp(1j * self.harmonics @ advances)[:, None, None]
 
 
-class _Newton:
+class _Search:
     """The equations F(X(α)) = X(α + Ω) about one state, and their preconditioner."""
 
     def __init__(self, form: NormalForm, solution: Solution, z: Complex) -> None:
@@ -196,7 +198,7 @@ class _Newton:
         self.owner, self.sign = np.zeros(len(variables), dtype=int), np.ones(len(variables), dtype=int)
         self.owner[f.partner] = self.owner[f.first] = np.arange(len(z))
         self.sign[f.partner], self.sign[f.first] = -1, 1
-        self.left = np.array([variable.left.conj() for variable in variables])
+        self.left_vectors = np.array([variable.left.conj() for variable in variables])
         self.where = (
             np.array([self.phases.place(s, sign) for s, sign in zip(self.owner, self.sign, strict=True)]),
             np.array([variable.place for variable in variables]),
@@ -215,7 +217,7 @@ class _Newton:
         for number, variable in enumerate(variables):
             critical[self.where[0][number], self.where[1][number]] += np.outer(variable.right, variable.left.conj())
         J = self.gauge @ dispersion_relation(block, form.state).matrices.reshape(-1, block.d, block.d)
-        turned = self.phases.turn(self.phases.rates)[..., None] * np.eye(block.d)
+        turned = self.phases.turn(self.phases.advances)[..., None] * np.eye(block.d)
         self.slaved = np.linalg.inv(turned - J + critical) @ (np.eye(block.d) - critical)
         at = z * np.exp(1j * self.phases.alpha)
         self.start = form.fields(f.monomials_at(at)).real
@@ -230,12 +232,12 @@ class _Newton:
     def sizes(self, x: Floats) -> Floats:
         """(modes,) |w_sᴴB_k| of fields `x` (S, N, d), of what turns with z_s."""
         part = self.phases.transform(x - self.form.state)[self.where]
-        return np.abs((self.left * part).sum(axis=1))[self.first]
+        return np.abs((self.left_vectors * part).sum(axis=1))[self.first]
 
-    def guess(self, rest: Floats) -> tuple[Floats, Floats]:
-        """What theory takes for the change of X and of the free Ω that makes up for `rest` (S, N, d)."""
-        parts = self.phases.transform(rest)
-        found = self.reduced @ (self.back * (self.left * parts[self.where]).sum(axis=1) / self.units)
+    def guess(self, residual: Floats) -> tuple[Floats, Floats]:
+        """What theory takes for the change of X and of the free Ω that makes up for `residual` (S, N, d)."""
+        parts = self.phases.transform(residual)
+        found = self.reduced @ (self.back * (self.left_vectors * parts[self.where]).sum(axis=1) / self.units)
         count = len(self.owner)
         change = self.phases.inverse((self.slaved @ parts[..., None])[..., 0])
         return change + np.tensordot(found[:count] * self.units, self.tangents, axes=1).real, found[count:].real
@@ -259,42 +261,44 @@ class _Newton:
         shifted: Complex = self.z * np.exp(-1j * (0.5 if half else 0.25) * self._wavenumbers().sum(axis=1))
         return shifted
 
-    def run(self, precise: bool) -> Correction:
+    def run(self, precise: bool) -> NearbyState:
         """Steps until one leaves little, or nothing if `precise`."""
         from scipy.sparse.linalg import LinearOperator, gmres
 
-        x, rates, phases, gauge = self.start, self.phases.rates.copy(), self.phases, self.gauge
+        x, advances, phases, gauge = self.start, self.phases.advances.copy(), self.phases, self.gauge
 
         def defect() -> Floats:
-            ahead = phases.inverse(phases.transform(x) * phases.turn(rates))
+            # F(X(α)) − X(α + Ω)
+            ahead = phases.inverse(phases.transform(x) * phases.turn(advances))
             return (self.block.forward(x) - ahead) @ gauge
 
-        def applied(rest: ArrayLike) -> Floats:
-            change, speed = self.guess(np.reshape(rest, x.shape))
+        def applied(residual: ArrayLike) -> Floats:
+            change, speed = self.guess(np.reshape(residual, x.shape))
+            # δX(α + Ω) + X'(α + Ω) δΩ − DF(X(α)) δX(α)
             image = self.block.forward(x + 1j * TINY * change).imag / TINY
             faster = (phases.harmonics[:, : len(speed)] @ speed)[:, None, None]
-            ahead = phases.inverse((phases.transform(change) + 1j * faster * modes) * phases.turn(rates))
+            ahead = phases.inverse((phases.transform(change) + 1j * faster * modes) * phases.turn(advances))
             return ((ahead - image) @ gauge).ravel()
 
-        rest, before, settled, left = defect(), self.sizes(x), False, np.full(len(self.first), np.nan)
-        most = started = np.abs(rest).max()
+        residual, predicted, settled, remaining = defect(), self.sizes(x), False, np.full(len(self.first), np.nan)
+        most = started = np.abs(residual).max()
         for _ in range(STEPS):
             modes = phases.transform(x)
             operator = LinearOperator((x.size, x.size), matvec=applied, dtype=float)
-            solved, _ = gmres(operator, rest.ravel(), rtol=FORCING, restart=KRYLOV, maxiter=1)
+            solved, _ = gmres(operator, residual.ravel(), rtol=FORCING, restart=KRYLOV, maxiter=1)
             change, speed = self.guess(solved.reshape(x.shape))
-            x, rates, last = x + change, rates + np.pad(speed, (0, len(rates) - len(speed))), most
+            x, advances, last = x + change, advances + np.pad(speed, (0, len(advances) - len(speed))), most
             with np.errstate(all="ignore"):
-                rest = defect()
-            most, after = np.abs(rest).max(), self.sizes(x)
+                residual = defect()
+            most, sizes = np.abs(residual).max(), self.sizes(x)
             if not most < 1e3 * started:
                 settled = False
                 break
-            left = np.abs(self.sizes(x + self.guess(rest)[0]) - after)
+            remaining = np.abs(self.sizes(x + self.guess(residual)[0]) - sizes)
             exact = most <= PRECISE * (1 + np.abs(x).max())
-            small = LITTLE * max(np.abs(after - before).max(), FINE * after.max())
-            settled |= exact or bool(most <= LITTLE * last and left.max() <= small)
+            small = LITTLE * max(np.abs(sizes - predicted).max(), FINE * sizes.max())
+            settled |= exact or bool(most <= LITTLE * last and remaining.max() <= small)
             if exact or (settled and (not precise or most > LITTLE * last)):
                 break
         kinds: dict[int, Kind] = {1: "steady", 2: "alternating"}
-        return Correction(self.block, before, after, left, x[0], float(most), settled, kinds.get(phases.cycle))
+        return NearbyState(self.block, predicted, sizes, remaining, x[0], float(most), settled, kinds.get(phases.cycle))
