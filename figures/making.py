@@ -12,8 +12,8 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+import figures
 from dispersion import ArgumentError
-from figures import NAMES, NEEDS_TORCH, NETWORKS
 from figures.files import write_data
 from figures.report import Claim
 from figures.style import save, style
@@ -47,16 +47,16 @@ class FigureModule(Protocol):
 
 def load(name: str) -> FigureModule:
     """The module of the figure `name`; an ArgumentError lists those that exist."""
-    if name not in NAMES:
-        raise ArgumentError("figure", repr(name), ", ".join(NAMES))
-    if name in NEEDS_TORCH and not _has_torch():
+    if name not in figures.NAMES:
+        raise ArgumentError("figure", repr(name), ", ".join(figures.NAMES))
+    if name in figures.NEEDS_TORCH and not _has_torch():
         raise ArgumentError("figure", f"{name!r} without PyTorch", "an installation with the extra [torch]")
     return cast(FigureModule, import_module(f"figures.{name}"))
 
 
 def available() -> list[str]:
     """The names of the figures that are made here without being asked for."""
-    return [name for name in NAMES if _has_torch() or name not in NETWORKS]
+    return [name for name in figures.NAMES if _has_torch() or name not in figures.NETWORKS]
 
 
 def _has_torch() -> bool:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from figures import NAMES, NETWORKS
+import figures
 
 if TYPE_CHECKING:
     from tokenwaves.arguments import Commands
@@ -22,7 +22,7 @@ def add(commands: Commands) -> argparse.ArgumentParser:
         epilog="example: tokenwaves figures fig2 fig14 --out figs --quick",
     )
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"any of {', '.join(NAMES)}; all of them if none is given"
+        "names", nargs="*", metavar="NAME", help=f"any of {', '.join(figures.NAMES)}; all of them if none is given"
     )
     parser.add_argument(
         "--out", default="tokenwaves-figures", metavar="DIR", help="folder to write to (default: %(default)s)"
@@ -43,8 +43,8 @@ def run(options: argparse.Namespace) -> int:
     from figures.making import available, load, make
     from figures.report import Claim, write_report
 
-    if not options.names and len(available()) < len(NAMES):
-        print(f"left out without the extra [torch]: {', '.join(NETWORKS)}", flush=True)
+    if not options.names and len(available()) < len(figures.NAMES):
+        print(f"left out without the extra [torch]: {', '.join(figures.NETWORKS)}", flush=True)
     modules = [load(name) for name in dict.fromkeys(options.names or available())]
     folder = writable(Path(options.out))
     claims: list[Claim] = []

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from amplitude.normal_forms.power_series import Affine, Field, Grading, Pointwise, Power, Product, Series, Sum
-from dispersion import Activation, Block, DyT, FeedForward, Head, LayerNorm, Normalisation, RMSNorm
+from dispersion import Activation, Block, DyT, ExclusionError, FeedForward, Head, LayerNorm, Normalisation, RMSNorm
 from dispersion.block.kernel import softmax
 from dispersion.grid import grid_lags, grid_wavenumbers, positions
 
@@ -227,7 +227,7 @@ class BlockSeries:
             inverse = self._add(Power(grading, variance, -0.5))
             standard = self._add(Product(grading, centred, inverse))
         else:
-            raise TypeError(f"no series for {type(norm).__name__}")
+            raise ExclusionError("norm", type(norm).__name__, "LayerNorm, RMSNorm or DyT")
         return self._add(Affine(grading, standard, np.diag(norm.gain), norm.bias))
 
 
