@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from amplitude.closed_forms.potential import one_mode_potential
+from amplitude.closed_forms.potential import one_mode_potential, saturated
 from amplitude.closed_forms.scalar_forms import ROUNDING, At, ScalarForms
 from amplitude.summary import growth, number, numbers, paragraph, stability
 from dispersion import Block, ExclusionError
@@ -39,9 +39,7 @@ class Clusters(Noun):
     @property
     def amplitude(self) -> float:
         """u = √(μ/β), half the separation: 0 below a supercritical onset, NaN where cubic order gives none."""
-        if self.mu * self.beta > 0:
-            return float(np.sqrt(self.mu / self.beta))
-        return 0.0 if self.mu <= 0 else float("nan")
+        return saturated(self.mu, self.beta, below=0.0)
 
     @property
     def mean(self) -> float:

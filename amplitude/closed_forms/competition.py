@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from amplitude.closed_forms.cubic import cross_coupling, self_coupling
-from amplitude.closed_forms.potential import two_mode_potential
+from amplitude.closed_forms.potential import saturated, two_mode_potential
 from amplitude.closed_forms.scalar_forms import At, ScalarForms
 from amplitude.summary import growth, numbers, paragraph
 from dispersion import Block, ExclusionError
@@ -55,8 +55,7 @@ class Competition(Noun):
     def pure(self, mode: int) -> float:
         """R of mode number 1 or 2 alone, √(μ/s); NaN if there is none."""
         whole_number("mode", mode, 1, 2)
-        mu, s = self.mu[mode - 1], self.self_coefficients[mode - 1]
-        return float(np.sqrt(mu / s)) if mu * s > 0 else float("nan")
+        return saturated(self.mu[mode - 1], self.self_coefficients[mode - 1])
 
     def transverse(self, mode: int) -> float:
         """Multiplier of the other mode on pure mode number 1 or 2: 1 + μ_j − c_ji μ_i/s_i (Eq. 172)."""

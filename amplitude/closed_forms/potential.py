@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion.errors import broadcast, frozen_array, real_array, real_number
 from dispersion.quiet import beyond_float64
+
+
+def saturated(mu: float, beta: float, below: float = math.nan) -> float:
+    """R = √(μ/β) (Eq. 17), the extremum of the potential beside 0, stable or not; NaN where cubic order gives none.
+
+    mu, beta : μ and β; below : what it is below an onset, μ ≤ 0, where there is none.
+    """
+    if mu * beta > 0:
+        return math.sqrt(mu / beta)
+    return below if mu <= 0 else math.nan
 
 
 @beyond_float64

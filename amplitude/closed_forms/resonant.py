@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from amplitude.closed_forms.cubic import self_coupling
+from amplitude.closed_forms.potential import saturated
 from amplitude.closed_forms.scalar_forms import At, ScalarForms
 from amplitude.summary import growth, motion, number, paragraph, stability
 from dispersion import Block, ExclusionError
@@ -88,7 +89,7 @@ class PeriodTwo(Sector):
     @property
     def amplitude(self) -> float:
         """|B| with B² = −sign(Λ)μ/γ; NaN if there is none."""
-        return _amplitude(-self.sign * self.mu, self.gamma)
+        return saturated(-self.sign * self.mu, self.gamma)
 
     @property
     def mean(self) -> float:
@@ -134,7 +135,7 @@ class PeriodFour(Sector):
 
     def amplitude_at(self, psi: float) -> float:
         """|B| of the family `psi` = 0 or π/4: R² = −μ/(c_1 ± c_3); NaN if there is none."""
-        return _amplitude(-self.mu, self.c1 + self._side(psi) * self.c3)
+        return saturated(-self.mu, self.c1 + self._side(psi) * self.c3)
 
     def phase_multiplier_at(self, psi: float) -> float:
         """Multiplier of the phase on the family `psi` = 0 or π/4: 1 − 4c_3R²cos 4ψ."""
@@ -228,7 +229,7 @@ class HomogeneousState(Sector):
         B² = μ/(b_2² + b_3); NaN if there is none.
         """
         if self.sign < 0:
-            return _amplitude(self.mu, self.flip_coefficient)
+            return saturated(self.mu, self.flip_coefficient)
         attracting = [B for B in self.roots if abs(self.multiplier + 2 * self.b2 * B + 3 * self.b3 * B**2) < 1]
         return float(abs(attracting[0])) if attracting else float("nan")
 
@@ -326,8 +327,3 @@ def _real(forms: ScalarForms, k: int) -> float:
     if np.abs(forms.symbols.imag).max() > 1e-10:
         raise ExclusionError("block", "a directional kernel", "symmetric kernels, travelling_wave or normal_form")
     return forms.multiplier(k).real
-
-
-def _amplitude(mu: float, coefficient: float) -> float:
-    """√(μ/coefficient), NaN if there is none."""
-    return float(np.sqrt(mu / coefficient)) if mu * coefficient > 0 else float("nan")

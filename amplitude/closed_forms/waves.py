@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from amplitude.closed_forms.cubic import self_coupling
-from amplitude.closed_forms.potential import one_mode_potential
+from amplitude.closed_forms.potential import one_mode_potential, saturated
 from amplitude.closed_forms.scalar_forms import At, ScalarForms
 from amplitude.plot import plot_potential
 from amplitude.summary import growth, motion, paragraph, stability
@@ -63,9 +63,7 @@ class Wave(Noun):
     @property
     def amplitude(self) -> float:
         """R = |B| = √(μ/Re β) (Eq. 17): 0 below a supercritical onset, NaN where cubic order gives none."""
-        if self.mu * self.beta.real > 0:
-            return float(np.sqrt(self.mu / self.beta.real))
-        return 0.0 if self.mu <= 0 else float("nan")
+        return saturated(self.mu, self.beta.real, below=0.0)
 
     @property
     def stable(self) -> bool:
