@@ -3,7 +3,27 @@
 from dispersion.block.absolute import absolute_logits, sinusoidal, toeplitz_part, translation_invariant_share
 from dispersion.block.activation import Activation
 from dispersion.block.block import Block
-from dispersion.block.encodings import alibi_slopes, mask_logits, relu_mlp, t5_bucket
+from dispersion.block.encodings import (
+    T5,
+    Alibi,
+    ConViTLearned,
+    ConViTPosition,
+    Encoding,
+    Fire,
+    GaussianLobes,
+    KerpleLog,
+    KerplePower,
+    Mask,
+    SkewedLobe,
+    Swin,
+    Uniform,
+    VonMises,
+    about,
+    alibi_slopes,
+    mask_logits,
+    relu_mlp,
+    t5_bucket,
+)
 from dispersion.block.factors import OutputValue, QueryKey, Rotary
 from dispersion.block.feedforward import FeedForward
 from dispersion.block.head import Head
@@ -29,20 +49,30 @@ from dispersion.ring.relation import Dispersion, dispersion_relation
 from dispersion.ring.tracking import degenerate_groups
 
 __all__ = [
+    "T5",
     "Activation",
+    "Alibi",
     "ArgumentError",
     "AttentionSpectrum",
     "Block",
     "Branches",
     "Chain",
+    "ConViTLearned",
+    "ConViTPosition",
     "Dispersion",
     "DyT",
+    "Encoding",
     "ExclusionError",
     "FeedForward",
+    "Fire",
     "FixedPoint",
+    "GaussianLobes",
     "Head",
     "Kernel",
+    "KerpleLog",
+    "KerplePower",
     "LayerNorm",
+    "Mask",
     "Mode",
     "Normalisation",
     "Optimal",
@@ -52,7 +82,12 @@ __all__ = [
     "QueryKey",
     "RMSNorm",
     "Rotary",
+    "SkewedLobe",
+    "Swin",
+    "Uniform",
     "Verdict",
+    "VonMises",
+    "about",
     "absolute_logits",
     "alibi_slopes",
     "along_orbit",

@@ -24,13 +24,14 @@ from dispersion import (
     RMSNorm,
     Rotary,
 )
+from dispersion.block.encodings import ENCODINGS
 
 PACKAGES = ("dispersion", "amplitude", "simulate")
 
 MADE = {
     # classes of results, which functions make and users only read
     "dispersion": {"AttentionSpectrum", "Branches", "Dispersion", "FixedPoint", "Mode", "Normalisation", "Optimal"}
-    | {"Propagator", "Pseudospectrum", "Verdict"},
+    | {"Encoding", "Propagator", "Pseudospectrum", "Verdict"},
     "amplitude": {"BalancedMap", "Balloon", "Bifurcation", "Branch", "ClusterState", "Clusters", "Competition"}
     | {"ExactState", "HomogeneousState", "NormalForm", "Oscillation", "Partition", "PeriodFour", "PeriodThree"}
     | {"PeriodTwo", "ScalarForms", "Solution", "Wave"},
@@ -134,6 +135,11 @@ def calls() -> dict[str, Callable[[dict[str, Any]], Call]]:
         "swin": {"shape": (8, 8), "table": np.linspace(-1, 1, 15).reshape(3, 5)},
         "mask": {"m": [0.0, 1.0, -1.0, 0.5], "causal": False},
     }
+    encodings = [
+        (ENCODINGS[name], {k: v for k, v in a.items() if k not in ("n", "shape")}, a.get("n", a.get("shape", 4)))
+        for name, a in kernels.items()
+        if name != "table"
+    ]
     activations = [name for name in Activation.names() if name != "polynomial"]
     rotary = {"query": W8[:2, :2], "key": W8[2:4, :2], "frequencies": [np.pi / 3], "pairing": "half"}
     rotary |= {"query_bias": A2, "key_bias": A2}
@@ -156,6 +162,16 @@ def calls() -> dict[str, Callable[[dict[str, Any]], Call]]:
     table: dict[str, Callable[[dict[str, Any]], Call]] = {
         **{f"dispersion.Kernel.{name}": lambda t, n=name, a=a: (getattr(Kernel, n), a) for name, a in kernels.items()},
         **{f"dispersion.Activation.{name}": lambda t, n=name: (getattr(Activation, n), {}) for name in activations},
+        **{
+            f"dispersion.{kind.__name__}{method}": lambda t, k=kind, m=method, a=a, s=shape: (
+                {"": k, ".logits": k(**a).logits, ".parameters": k.parameters}[m],
+                {"": a, ".logits": {"shape": s}, ".parameters": {}}[m],
+            )
+            for kind, a, shape in encodings
+            for method in ("", ".logits", ".parameters")
+        },
+        "dispersion.about": lambda t: (D.about, {"meaning": "w", "unit": "tokens"}),
+        "dispersion.Kernel.of": lambda t: (Kernel.of, {"encoding": D.Alibi(0.5), "n": 8}),
         "dispersion.Kernel": lambda t: (Kernel, {"logits": [0.0, 1.0, -np.inf], "causal": False}),
         "dispersion.Kernel.__call__": lambda t: (Kernel.alibi(8, 0.5), {"q": [0.1, 0.2j]}),
         "dispersion.Activation": lambda t: (Activation, {"name": "polynomial", "coefficients": (0.1, 0.2)}),
@@ -514,7 +530,7 @@ def exported() -> dict[str, Callable[..., Any]]:
                 continue
             if name not in MADE[package]:
                 found[f"{package}.{name}"] = thing
-            for attribute in dir(thing) if inspect.isclass(thing) and name != "Normalisation" else ():
+            for attribute in dir(thing) if inspect.isclass(thing) and name not in ("Encoding", "Normalisation") else ():
                 member = getattr(thing, attribute)
                 public = not attribute.startswith("_") or (attribute == "__call__" and "__call__" in vars_of(thing))
                 if public and "plot" not in attribute and (inspect.isfunction(member) or inspect.ismethod(member)):

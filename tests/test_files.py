@@ -35,10 +35,10 @@ from dispersion import (
     Rotary,
 )
 from dispersion.atomic import replacing
+from dispersion.block.encodings import BUILT_IN as KERNELS
 from dispersion.block.encodings import relu_mlp
 from dispersion.block.files import LARGE
 from dispersion.block.stored import read_numbers
-from dispersion.block.toml_reader import KERNELS
 
 NUMBERS = st.floats(-1e300, 1e300) | st.sampled_from([0.0, -0.0, 5e-324, -2.2e-310, 0.1, 1e16, 1.7976931348623157e308])
 LOGITS = st.floats(-1e3, 1e3) | st.sampled_from([-0.0, -np.inf, 5e-324])

@@ -20,7 +20,9 @@ NOUNS = {
     f"{package}.{name}": thing
     for package in PACKAGES
     for name in importlib.import_module(package).__all__
-    if is_dataclass(thing := getattr(importlib.import_module(package), name)) and inspect.isclass(thing)
+    if is_dataclass(thing := getattr(importlib.import_module(package), name))
+    and inspect.isclass(thing)
+    and fields(thing)
 }
 WAYS = {
     "copy": copy.copy,

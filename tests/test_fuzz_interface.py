@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from interface import LEFT_OUT, MADE, calls, exported, things
 from mutations import STRANGE, bent
 
-from dispersion import ArgumentError, Kernel
+from dispersion import ArgumentError, Kernel, Mask
 from dispersion.errors import shown
 
 SECONDS = 10
@@ -72,7 +72,7 @@ def finite(result: Any) -> bool:
         return np.asarray(result).dtype.kind not in "fc" or bool(np.isfinite(result).all())
     if isinstance(result, list | tuple):
         return all(map(finite, result))
-    if isinstance(result, Kernel):
+    if isinstance(result, Kernel | Mask):
         return True  # logits may be −inf
     if is_dataclass(result) and not isinstance(result, type):
         return all(finite(getattr(result, field.name)) for field in fields(result))
@@ -84,7 +84,9 @@ MAPS = {
     "dispersion.Activation": ("__call__", "taylor"),
     "dispersion.FeedForward": ("__call__", "taylor", "jacobian"),
     "dispersion.QueryKey": ("queries", "keys", "logits"),
-    "dispersion.OutputValue": ("values", "mix"),
+    "dispersion.OutputValue": ("values", "mix", "mix_transposed"),
+    "dispersion.Mask": ("logits",),
+    "dispersion.Swin": ("logits",),
     "dispersion.Rotary": ("queries", "keys", "logits", "rotated", "lag_logits", "query_slope", "key_slope"),
     "dispersion.Head": ("attention", "positional"),
     "dispersion.Block": (

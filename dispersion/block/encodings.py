@@ -1,14 +1,20 @@
-"""Kernels of the positional encodings, as constructors of `Kernel`.
+"""Positional encodings: what makes the logits by lag of a `Kernel`.
 
 Logits are stored by lag, query minus key. Encodings whose source counts key minus query (ConViT, T5) are given in their
 own sense and turned round here. Where a source defines an encoding by distance alone, a torus has the Euclidean one.
+
+A new encoding is a frozen dataclass that derives from `Encoding` and has the method `logits`. With that `Kernel.of`
+makes its kernels, and files of blocks know it by name.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import Field, dataclass, field, fields
+from functools import cache, partial
 from math import prod
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from dispersion.errors import (
     ArgumentError,
     flag,
+    frozen,
     frozen_array,
     real_array,
     real_number,
@@ -25,178 +32,322 @@ from dispersion.errors import (
 )
 from dispersion.grid import grid_index, grid_lags
 from dispersion.memory import require
-from dispersion.noun import Noun
+from dispersion.noun import Noun, read_only
 from dispersion.quiet import beyond_float64, harmless_underflow
 
 Shape = int | tuple[int, ...]
 Floats = NDArray[np.float64]
 
+ENCODINGS: dict[str, type[Encoding]] = {}
+"""Every encoding by its name in files."""
 
-class Encodings(Noun):
-    """Constructors of `Kernel`, which see for the meaning of logits and lags.
 
-    `n` or `shape` is the number of tokens of a ring or, where a tuple (N_1, …, N_D) is accepted, the shape of a torus.
-    A lag is −N/2 ≤ r < N/2 on each axis, or 0 ≤ r < N if `causal`, which is for rings only.
+@dataclass(frozen=True)
+class Parameter:
+    """What a field of an encoding is, in the terms of `about`."""
+
+    meaning: str
+    unit: str = ""
+    above: float | None = None
+    most: float | None = None
+    check: Callable[[str, Any], Any] | None = None
+
+    def number(self, name: str, value: object) -> float:
+        """`value` as a float within the bounds."""
+        number = real_number(name, value, positive=self.above == 0)
+        low, high = self.above, self.most
+        if (low is not None and number <= low) or (high is not None and number > high):
+            span = ("" if low is None else f"{low:g} < ") + name + ("" if high is None else f" ≤ {high:g}")
+            raise ArgumentError(name, number, span)
+        return number
+
+
+def about(
+    meaning: str,
+    unit: str = "",
+    above: float | None = None,
+    most: float | None = None,
+    check: Callable[[str, Any], Any] | None = None,
+) -> dict[str, Parameter]:
+    """The metadata of a field of an Encoding, `field(metadata=about("w", "tokens", above=0))`.
+
+    meaning, unit : in words. above, most : a number lies above the one and is at most the other, None for no bound.
+    check : makes of (name, value) the value that is kept, or raises an ArgumentError.
+    """
+    return {"parameter": Parameter(meaning, unit, above, most, check)}
+
+
+@dataclass(frozen=True, eq=False)
+class Encoding(Noun):
+    """A positional encoding: logits b_r by lag on any ring or torus of tokens.
+
+    Its subclasses are frozen dataclasses: fields that are `float`, `int` or `bool` are checked to be, and say the rest
+    in their metadata (`about`). `causal` is whether lags are 0 … N−1, else −N/2 ≤ r < N/2 on each axis. A subclass is
+    known to files by `name`, or by the name of the class in small letters, GaussianLobes as gaussian_lobes.
     """
 
-    def __init__(self, logits: Floats, causal: bool = False) -> None: ...
+    encoding_name: ClassVar[str]
+    causal = False
+
+    def __init_subclass__(cls, name: str | None = None) -> None:
+        super().__init_subclass__()
+        name = name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+        known = ENCODINGS.get(name, cls)
+        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__) or name == "table":
+            raise ArgumentError("name", repr(name), "a name that no other encoding has")
+        if "logits" in vars(cls):
+            documented = cls.logits.__doc__ or Encoding.logits.__doc__
+            cls.logits = beyond_float64(cls.logits)  # type: ignore[method-assign]
+            cls.logits.__doc__ = documented
+        told = [
+            f"{key} : {item.metadata['parameter'].meaning}"
+            + (f", {unit}" if (unit := item.metadata["parameter"].unit) else "")
+            for key, item in vars(cls).items()
+            if isinstance(item, Field) and "parameter" in item.metadata
+        ]
+        cls.__doc__ = f"{cls.__doc__ or cls.__name__}\n\n" + "\n".join(told)
+        cls.encoding_name = name
+        ENCODINGS[name] = cls
+
+    def __post_init__(self) -> None:
+        for name, check in _checks(type(self)):  # type: ignore[arg-type]
+            object.__setattr__(self, name, check(name, getattr(self, name)))
 
     @classmethod
-    @beyond_float64
-    def table(cls, logits: ArrayLike, causal: bool = False) -> Self:
-        """The kernel with these `logits`, (N,) or (N_1, …, N_D), entry r mod N being b_r, r = i − j; `causal` as in
-        `Kernel`.
-        """
-        return cls(logits, causal)  # type: ignore[arg-type]
+    def parameters(cls) -> dict[str, Parameter]:
+        """What each field is, by name."""
+        return {item.name: item.metadata.get("parameter", Parameter(item.name)) for item in fields(cls)}
 
-    @classmethod
-    @beyond_float64
-    def uniform(cls, n: Shape) -> Self:
-        """No positional encoding: b = 0 on `n` tokens or a torus of shape `n`, so λ(q) = δ_{q0} on the grid (Eq. 6)."""
-        return cls(np.zeros(_shape("n", n)))
+    def logits(self, shape: Shape) -> Floats:
+        """b_r, (N_1, …, N_D): entry r mod N is that of lag r. `shape` : of the ring, N or (N,), or of the torus."""
+        raise NotImplementedError
 
-    @classmethod
-    @beyond_float64
-    def gaussian_lobes(cls, n: Shape, separation: ArrayLike, width: float, strength: float) -> Self:
-        """Two lobes at lags ±Δ: b_r = s[e^{−‖r−Δ‖²/2w²} + e^{−‖r+Δ‖²/2w²}] (App. I.2).
 
-        n : tokens, or the shape of a torus; separation : Δ in tokens, one number for each axis;
-        width : w > 0, in tokens; strength : s, a logit.
-        """
-        lags = _lags("n", n)
-        separation = _vector("separation", separation, lags.shape[-1])
-        width = np.float64(real_number("width", width, positive=True))
+def _whole(name: str, value: object) -> int | tuple[int, ...]:
+    """A wavenumber: the grid says later which there are."""
+    if isinstance(value, tuple):
+        return tuple(whole_number(name, part, -(2**63)) for part in value)
+    return whole_number(name, value, -(2**63))
+
+
+@cache
+def _checks(kind: type[Encoding]) -> list[tuple[str, Callable[[str, Any], Any]]]:
+    """(name, check) of each field: its own check, or that of its type."""
+    found = []
+    for item in fields(kind):
+        parameter = kind.parameters()[item.name]
+        known = {"float": parameter.number, "int": _whole, "bool": flag}
+        of_type = known.get(getattr(item.type, "__name__", str(item.type)), lambda _, value: read_only(value))
+        found.append((item.name, parameter.check or of_type))
+    return found
+
+
+def _per_axis(name: str, value: ArrayLike) -> float | Floats:
+    """`value` as a finite number, or as an array of one for each axis."""
+    array = real_array(name, value)
+    return real_number(name, value) if array.ndim == 0 else frozen_array(name, array, (None,))
+
+
+def _of_lags(name: str, value: ArrayLike) -> Floats:
+    """`value` as an array of finite numbers on any number of axes."""
+    array = real_array(name, value)
+    return frozen_array(name, array, (None,) * array.ndim)
+
+
+CAUSAL = about("whether lags are 0 … N−1, on a ring, else −N/2 ≤ r < N/2 on each axis")
+
+
+@dataclass(frozen=True, eq=False)
+class Uniform(Encoding):
+    """No positional encoding: b = 0, so λ(q) = δ_{q0} on the grid (Eq. 6)."""
+
+    def logits(self, shape: Shape) -> Floats:
+        return np.zeros(ring_or_torus("n", shape))
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianLobes(Encoding):
+    """Two lobes at lags ±Δ: b_r = s[e^{−‖r−Δ‖²/2w²} + e^{−‖r+Δ‖²/2w²}] (App. I.2)."""
+
+    separation: float | Floats = field(metadata=about("Δ, one number for each axis", "tokens", check=_per_axis))
+    width: float = field(metadata=about("w", "tokens", above=0))
+    strength: float = field(metadata=about("s", "a logit"))
+
+    def logits(self, shape: Shape) -> Floats:
+        lags = _lags("n", shape)
+        separation, width = _vector("separation", self.separation, lags.shape[-1]), np.float64(self.width)
         lobes = sum(np.exp(-((lags - centre) ** 2).sum(-1) / (2 * width**2)) for centre in (separation, -separation))
-        return cls(real_number("strength", strength) * lobes)
+        return np.asarray(self.strength * lobes)
 
-    @classmethod
-    @beyond_float64
-    def skewed_lobe(cls, n: int, separation: float, width_below: float, width_above: float, strength: float) -> Self:
-        """One lobe at lag Δ with two widths: b_r = s e^{−(r−Δ)²/2ζ²}, ζ = `width_below` for r ≤ Δ,
-        `width_above` for r > Δ, −N/2 ≤ r < N/2. Directional: its waves travel.
 
-        n : tokens; separation : Δ; width_below, width_above : ζ > 0, in tokens; strength : s, a logit.
-        """
-        lags = _ring("n", n)
-        separation = real_number("separation", separation)
-        below = real_number("width_below", width_below, positive=True)
-        above = real_number("width_above", width_above, positive=True)
-        width = np.where(lags <= separation, below, above)
-        return cls(real_number("strength", strength) * np.exp(-((lags - separation) ** 2) / (2 * width**2)))
+@dataclass(frozen=True, eq=False)
+class SkewedLobe(Encoding):
+    """One lobe at lag Δ of a ring with two widths: b_r = s e^{−(r−Δ)²/2ζ²}. Directional: its waves travel."""
 
-    @classmethod
-    @beyond_float64
-    def von_mises(cls, n: Shape, wavenumber: int | tuple[int, ...], strength: float, phase: float = 0.0) -> Self:
-        """b_r = s cos(q_0·r − φ), q_0 = 2πk_0/N with the whole number k_0 = `wavenumber`, a tuple on a torus.
+    separation: float = field(metadata=about("Δ", "tokens"))
+    width_below: float = field(metadata=about("ζ for r ≤ Δ", "tokens", above=0))
+    width_above: float = field(metadata=about("ζ for r > Δ", "tokens", above=0))
+    strength: float = field(metadata=about("s", "a logit"))
 
-        n : tokens, or the shape of a torus; strength : s, a logit; phase : φ in radians.
-        """
-        shape = _shape("n", n)
-        index = grid_index("wavenumber", wavenumber, shape)
+    def logits(self, shape: Shape) -> Floats:
+        lags = _ring("n", shape)
+        width = np.where(lags <= self.separation, self.width_below, self.width_above)
+        return np.asarray(self.strength * np.exp(-((lags - self.separation) ** 2) / (2 * width**2)))
+
+
+@dataclass(frozen=True, eq=False)
+class VonMises(Encoding):
+    """b_r = s cos(q_0·r − φ), q_0 = 2πk_0/N."""
+
+    wavenumber: int | tuple[int, ...] = field(metadata=about("k_0, whole, a tuple of them on a torus", check=_whole))
+    strength: float = field(metadata=about("s", "a logit"))
+    phase: float = field(default=0.0, metadata=about("φ", "radians"))
+
+    def logits(self, shape: Shape) -> Floats:
+        shape = ring_or_torus("n", shape)
+        index = grid_index("wavenumber", self.wavenumber, shape)
         q = 2 * np.pi * np.array(np.unravel_index(index, shape)) / np.array(shape)
-        angle = _lags("n", n) @ q - real_number("phase", phase)
-        return cls(real_number("strength", strength) * np.cos(angle))
+        return np.asarray(self.strength * np.cos(_lags("n", shape) @ q - self.phase))
 
-    @classmethod
-    @beyond_float64
-    def alibi(cls, n: Shape, slope: float, causal: bool = False) -> Self:
-        """ALiBi (arXiv 2108.12409): b_r = −m‖r‖ with −N/2 ≤ r < N/2, or b_r = −m r with 0 ≤ r < N if `causal`.
-        On a torus ‖r‖ is Euclidean, as in 2D-ALiBi (arXiv 2311.00566).
 
-        n : tokens, or the shape of a torus; slope : m, logit per token; those of H heads are `alibi_slopes(H)`.
-        """
-        return cls(-real_number("slope", slope) * _distance("n", n, causal), causal)
+@dataclass(frozen=True, eq=False)
+class Alibi(Encoding):
+    """ALiBi (arXiv 2108.12409): b_r = −m‖r‖, or b_r = −m r with 0 ≤ r < N if causal.
+    On a torus ‖r‖ is Euclidean, as in 2D-ALiBi (arXiv 2311.00566).
+    """
 
-    @classmethod
-    @beyond_float64
-    def kerple_log(cls, n: Shape, r1: float, r2: float, causal: bool = False) -> Self:
-        """KERPLE, logarithmic (arXiv 2205.09921): b_r = −r_1 log(1 + r_2‖r‖), so A_r ∝ (1 + r_2‖r‖)^{−r_1}.
+    slope: float = field(metadata=about("m, those of H heads being `alibi_slopes(H)`", "a logit per token"))
+    causal: bool = field(default=False, metadata=CAUSAL)
 
-        n : tokens, or the shape of a torus; r1 > 0, a logit; r2 > 0, per token; causal : lags 0 … N−1 only.
-        """
-        r1, r2 = real_number("r1", r1, positive=True), real_number("r2", r2, positive=True)
-        return cls(-r1 * np.log1p(r2 * _distance("n", n, causal)), causal)
+    def logits(self, shape: Shape) -> Floats:
+        return -self.slope * _distance("n", shape, self.causal)
 
-    @classmethod
-    @beyond_float64
-    def kerple_power(cls, n: Shape, r1: float, r2: float, causal: bool = False) -> Self:
-        """KERPLE, power (arXiv 2205.09921): b_r = −r_1‖r‖^{r_2}; r_2 = 1 is ALiBi, r_2 = 2 a Gaussian.
 
-        n : tokens, or the shape of a torus; r1 > 0; 0 < r2 ≤ 2, beyond which the kernel is not conditionally positive
-        definite; causal : lags 0 … N−1 only.
-        """
-        r1, r2 = real_number("r1", r1, positive=True), real_number("r2", r2, positive=True)
-        if r2 > 2:
-            raise ArgumentError("r2", r2, "0 < r2 ≤ 2")
-        return cls(-r1 * _distance("n", n, causal) ** r2, causal)
+@dataclass(frozen=True, eq=False)
+class KerpleLog(Encoding):
+    """KERPLE, logarithmic (arXiv 2205.09921): b_r = −r_1 log(1 + r_2‖r‖), so A_r ∝ (1 + r_2‖r‖)^{−r_1}."""
 
-    @classmethod
-    @beyond_float64
-    def fire(cls, n: int, mlp: Callable[[Floats], ArrayLike], c: float, threshold: float, causal: bool = True) -> Self:
-        """FIRE (arXiv 2310.04418): b_ij = f(ψ(i−j) / ψ(max(L, i))), ψ(x) = log(1 + cx), positions 1 … N. It depends on
-        i − j alone only while i ≤ L, so L ≥ N is needed; then b_r = f(ψ(r)/ψ(L)).
+    r1: float = field(metadata=about("r_1", "a logit", above=0))
+    r2: float = field(metadata=about("r_2", "per token", above=0))
+    causal: bool = field(default=False, metadata=CAUSAL)
 
-        n : tokens; mlp : f, from (N,) in [0, 1] to (N,) logits, such as `relu_mlp`; c > 0, per token; threshold :
-        L ≥ N, in tokens; causal : lags 0 … N−1, else f acts on ψ(|r|), −N/2 ≤ r < N/2.
-        """
-        if not callable(mlp):
-            raise ArgumentError("mlp", shown(mlp), "a function of an array")
-        distance, c = _distance("n", whole_number("n", n, 2), causal), real_number("c", c, positive=True)
-        threshold = real_number("threshold", threshold)
-        if threshold < n:
+    def logits(self, shape: Shape) -> Floats:
+        return np.asarray(-self.r1 * np.log1p(self.r2 * _distance("n", shape, self.causal)))
+
+
+@dataclass(frozen=True, eq=False)
+class KerplePower(Encoding):
+    """KERPLE, power (arXiv 2205.09921): b_r = −r_1‖r‖^{r_2}; r_2 = 1 is ALiBi, r_2 = 2 a Gaussian. Beyond r_2 = 2 the
+    kernel is not conditionally positive definite.
+    """
+
+    r1: float = field(metadata=about("r_1", "a logit", above=0))
+    r2: float = field(metadata=about("r_2", above=0, most=2))
+    causal: bool = field(default=False, metadata=CAUSAL)
+
+    def logits(self, shape: Shape) -> Floats:
+        return np.asarray(-self.r1 * _distance("n", shape, self.causal) ** self.r2)
+
+
+def _function(name: str, value: object) -> object:
+    if not callable(value):
+        raise ArgumentError(name, shown(value), "a function of an array")
+    return value
+
+
+@dataclass(frozen=True, eq=False)
+class Fire(Encoding):
+    """FIRE (arXiv 2310.04418) on a ring: b_ij = f(ψ(i−j) / ψ(max(L, i))), ψ(x) = log(1 + cx), positions 1 … N. It
+    depends on i − j alone only while i ≤ L, so L ≥ N is needed; then b_r = f(ψ(r)/ψ(L)),
+    or f(ψ(|r|)/ψ(L)) if not causal.
+    """
+
+    mlp: Callable[[Floats], ArrayLike] = field(
+        metadata=about("f, from (N,) in [0, 1] to (N,) logits, such as `relu_mlp`", check=_function)
+    )
+    c: float = field(metadata=about("c", "per token", above=0))
+    threshold: float = field(metadata=about("L ≥ N", "tokens"))
+    causal: bool = field(default=True, metadata=CAUSAL)
+
+    def logits(self, shape: Shape) -> Floats:
+        n = len(_ring("n", shape))
+        distance = _distance("n", n, self.causal)
+        if self.threshold < n:
             accepted = f"L ≥ n = {n}: past L the logits depend on the query's own position, which no kernel represents"
-            raise ArgumentError("threshold", threshold, accepted)
-        return cls(frozen_array("mlp", mlp(np.log1p(c * distance) / np.log1p(c * threshold)), (n,)), causal)
+            raise ArgumentError("threshold", self.threshold, accepted)
+        return frozen_array("mlp", self.mlp(np.log1p(self.c * distance) / np.log1p(self.c * self.threshold)), (n,))
 
-    @classmethod
-    @beyond_float64
-    def convit(cls, shape: Shape, centre: ArrayLike, strength: float) -> Self:
-        """ConViT's positional attention (arXiv 2103.10697): b = −α‖δ − Δ‖², δ = key − query, −N/2 ≤ δ < N/2. Up to a
-        constant this is v·(‖δ‖², δ_1, …, δ_D) with v = −α(1, −2Δ_1, …, −2Δ_D), the paper's initialisation.
 
-        shape : tokens, or the shape of a torus; centre : Δ, the offset attended to, one number for each axis;
-        strength : α, the locality strength, a logit per token².
-        """
+@dataclass(frozen=True, eq=False)
+class ConViTPosition(Encoding, name="convit"):
+    """ConViT's positional attention (arXiv 2103.10697): b = −α‖δ − Δ‖², δ = key − query, −N/2 ≤ δ < N/2. Up to a
+    constant this is v·(‖δ‖², δ_1, …, δ_D) with v = −α(1, −2Δ_1, …, −2Δ_D), the paper's initialisation.
+    """
+
+    centre: float | Floats = field(
+        metadata=about("Δ, the offset attended to, one number for each axis", "tokens", check=_per_axis)
+    )
+    strength: float = field(metadata=about("α, the locality strength", "a logit per token²"))
+
+    def logits(self, shape: Shape) -> Floats:
         offsets = _offsets("shape", shape)
-        centre = _vector("centre", centre, offsets.shape[-1])
-        return cls(-real_number("strength", strength) * ((offsets - centre) ** 2).sum(-1))
+        centre = _vector("centre", self.centre, offsets.shape[-1])
+        return np.asarray(-self.strength * ((offsets - centre) ** 2).sum(-1))
 
-    @classmethod
-    @beyond_float64
-    def convit_learned(cls, shape: Shape, weights: ArrayLike) -> Self:
-        """ConViT's positional attention as trained: b = v·(‖δ‖², δ_1, …, δ_D), δ = key − query, −N/2 ≤ δ < N/2.
 
-        shape : tokens, or the shape of a torus; weights : v, (1 + D,), in the paper's order. The reference code keeps
-        the row (δ_column, δ_row, ‖δ‖²): give it reversed. Its bias is the same for every lag and drops out.
-        """
+@dataclass(frozen=True, eq=False)
+class ConViTLearned(Encoding, name="convit_learned"):
+    """ConViT's positional attention as trained: b = v·(‖δ‖², δ_1, …, δ_D), δ = key − query, −N/2 ≤ δ < N/2.
+
+    The reference code keeps the row (δ_column, δ_row, ‖δ‖²): give it reversed. Its bias is the same for every lag and
+    drops out.
+    """
+
+    weights: Floats = field(
+        metadata=about("v, (1 + D,), in the paper's order", check=partial(frozen_array, shape=(None,)))
+    )
+
+    def logits(self, shape: Shape) -> Floats:
         offsets = _offsets("shape", shape)
-        weights = frozen_array("weights", weights, (1 + offsets.shape[-1],))
-        return cls((offsets**2).sum(-1) * weights[0] + offsets @ weights[1:])
+        weights = frozen_array("weights", self.weights, (1 + offsets.shape[-1],))
+        return np.asarray((offsets**2).sum(-1) * weights[0] + offsets @ weights[1:])
 
-    @classmethod
-    @beyond_float64
-    def t5(cls, n: int, table: ArrayLike, max_distance: int = 128, bidirectional: bool = True) -> Self:
-        """T5 relative attention bias (arXiv 1910.10683): b = `table`[t5_bucket(δ)], δ = key − query.
 
-        n : tokens; table : (buckets,) logits of one head, 32 in T5; max_distance : from where on all share a bucket;
-        bidirectional : encoder, −N/2 ≤ δ < N/2. Otherwise decoder, and the kernel is causal: δ = 0, −1, …, −(N−1).
-        """
-        table, bidirectional = frozen_array("table", table, (None,)), flag("bidirectional", bidirectional)
-        offsets = _offsets("n", whole_number("n", n, 2))[..., 0] if bidirectional else -_ring("n", n, causal=True)
-        return cls(table[_bucket("table", offsets, len(table), max_distance, bidirectional)], not bidirectional)
+@dataclass(frozen=True, eq=False)
+class T5(Encoding):
+    """T5 relative attention bias (arXiv 1910.10683) on a ring: b = table[t5_bucket(δ)], δ = key − query. Encoder,
+    −N/2 ≤ δ < N/2, if bidirectional; otherwise decoder, and the kernel is causal: δ = 0, −1, …, −(N−1).
+    """
 
-    @classmethod
-    @beyond_float64
-    def swin(cls, shape: Shape, table: ArrayLike) -> Self:
-        """Swin's relative position bias (arXiv 2103.14030) on a sliding window of M_1 × … × M_D:
-        b_r = `table`[r + M − 1], r = query − key, for |r| < M on every axis, and −inf outside. The fixed edges of
-        Swin's own windows are left out: no kernel represents them.
+    table: Floats = field(
+        metadata=about("(buckets,) of one head, 32 in T5", "logits", check=partial(frozen_array, shape=(None,)))
+    )
+    max_distance: int = field(default=128, metadata=about("from where on all share a bucket", "tokens"))
+    bidirectional: bool = field(default=True, metadata=about("whether it is that of the encoder"))
 
-        shape : tokens, or the shape of a torus; table : (2M_1−1, …, 2M_D−1) logits of one head. Where N < 2M − 1 two
-        lags meet on the ring: their entries must agree.
-        """
-        shape = _shape("shape", shape)
-        table = frozen_array("table", table, (None,) * len(shape))
+    @property
+    def causal(self) -> bool:  # type: ignore[override]
+        """Whether lags are 0 … N−1."""
+        return not self.bidirectional
+
+    def logits(self, shape: Shape) -> Floats:
+        offsets = -_ring("n", shape, causal=True) if self.causal else _offsets("n", _ring("n", shape).shape)[..., 0]
+        return self.table[_bucket("table", offsets, len(self.table), self.max_distance, self.bidirectional)]
+
+
+@dataclass(frozen=True, eq=False)
+class Swin(Encoding):
+    """Swin's relative position bias (arXiv 2103.14030) on a sliding window of M_1 × … × M_D:
+    b_r = table[r + M − 1], r = query − key, for |r| < M on every axis, and −inf outside. The fixed edges of
+    Swin's own windows are left out: no kernel represents them. Where N < 2M − 1 two lags meet on the ring: their
+    entries must agree.
+    """
+
+    table: Floats = field(metadata=about("(2M_1−1, …, 2M_D−1) of one head", "logits", check=_of_lags))
+
+    def logits(self, shape: Shape) -> Floats:
+        shape = ring_or_torus("shape", shape)
+        table = frozen_array("table", self.table, (None,) * len(shape))
         if not all(size % 2 for size in table.shape):
             raise ArgumentError("table", f"shape {table.shape}", "odd lengths 2M − 1, one for each axis of the torus")
         lags = [np.arange(size) - size // 2 for size in table.shape]
@@ -207,16 +358,45 @@ class Encodings(Noun):
             need = " × ".join(str(size) for size in table.shape)
             accepted = f"a torus of at least {need}, where r and r − N are not both in the window, or an open boundary"
             raise ArgumentError("shape", shape, accepted)
-        return cls(logits)
+        return logits
 
-    @classmethod
-    @beyond_float64
-    def mask(cls, m: ArrayLike, causal: bool = False) -> Self:
-        """A learnable mask by lag (arXiv 2608.00418): b_r = log σ(m_r), to be added to another kernel: `kernel + mask`.
 
-        m : (N,) or (N_1, …, N_D), entry r mod N for lag r; −inf removes a lag; causal as in `Kernel`.
-        """
-        return cls(mask_logits(m), causal)
+def _mask(name: str, value: ArrayLike) -> Floats:
+    array = real_array(name, value)
+    mask_logits(array)
+    return frozen(np.array(array))
+
+
+@dataclass(frozen=True, eq=False)
+class Mask(Encoding):
+    """A learnable mask by lag (arXiv 2608.00418): b_r = log σ(m_r), to be added to another kernel, `kernel + mask`."""
+
+    m: Floats = field(metadata=about("(N,) or (N_1, …, N_D), entry r mod N for lag r, −inf removing it", check=_mask))
+    causal: bool = field(default=False, metadata=CAUSAL)
+
+    def logits(self, shape: Shape) -> Floats:
+        shape = ring_or_torus("n", shape)
+        if self.m.shape != shape:
+            raise ArgumentError("m", f"shape {self.m.shape}", f"shape {shape}, a number for each lag")
+        return mask_logits(self.m)
+
+
+BUILT_IN = ("table", *ENCODINGS)
+"""The kernels that files know without further classes: a table of logits, and the encodings above."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReluMlp(Noun):
+    """The function of `relu_mlp`."""
+
+    weight_in: Floats
+    bias_in: Floats
+    weight_out: Floats
+
+    def __call__(self, x: ArrayLike) -> Floats:
+        """Σ_k weight_out_k max(0, weight_in_k x + bias_in_k) at each number of `x` (…)."""
+        inner = real_array("x", x)[..., None] * self.weight_in + self.bias_in
+        return np.asarray(np.maximum(0.0, inner) @ self.weight_out)
 
 
 @harmless_underflow
@@ -259,14 +439,14 @@ def _bucket(argument: str, offsets: NDArray[np.int64], buckets: int, max_distanc
 
 
 @harmless_underflow
-def relu_mlp(weight_in: ArrayLike, bias_in: ArrayLike, weight_out: ArrayLike) -> Callable[[Floats], Floats]:
+def relu_mlp(weight_in: ArrayLike, bias_in: ArrayLike, weight_out: ArrayLike) -> ReluMlp:
     """The function x ↦ Σ_k `weight_out`_k max(0, `weight_in`_k x + `bias_in`_k), each (hidden,): FIRE's f for one head.
     An outer bias is the same for every lag and drops out.
     """
     inner = frozen_array("weight_in", weight_in, (None,))
     bias = frozen_array("bias_in", bias_in, inner.shape)
     outer = frozen_array("weight_out", weight_out, inner.shape)
-    return lambda x: np.maximum(0.0, real_array("x", x)[..., None] * inner + bias) @ outer
+    return ReluMlp(inner, bias, outer)
 
 
 @harmless_underflow
@@ -281,26 +461,27 @@ def mask_logits(m: ArrayLike) -> Floats:
     return -np.logaddexp(0.0, -values)
 
 
-def _shape(argument: str, value: Shape) -> tuple[int, ...]:
+def ring_or_torus(argument: str, value: Shape) -> tuple[int, ...]:
     """`value` as the shape of a ring or torus of two tokens or more."""
-    if isinstance(value, Sequence) and len(value) > 1:
+    if isinstance(value, tuple | Sequence) and len(value) > 1:
         shape = tuple(whole_number(argument, size, 1) for size in value)
         if max(shape) == 1:
             raise ArgumentError(argument, shape, "a torus of at least 2 tokens")
     else:
-        shape = (whole_number(argument, value[0] if isinstance(value, Sequence) and value else value, 2),)
+        shape = (whole_number(argument, value[0] if isinstance(value, tuple | Sequence) and value else value, 2),)
     require(argument, f"{prod(shape):,} tokens", 8 * (2 * len(shape) + 6) * prod(shape))
     return shape
 
 
-def _ring(argument: str, n: int, causal: bool = False) -> NDArray[np.int64]:
-    """(n,) lags of a ring, after checking `n`."""
-    return grid_lags(_shape(argument, whole_number(argument, n, 2)), causal)
+def _ring(argument: str, value: Shape, causal: bool = False) -> NDArray[np.int64]:
+    """(n,) lags of a ring; a torus is refused."""
+    shape = ring_or_torus(argument, value)
+    return grid_lags((whole_number(argument, shape if len(shape) > 1 else shape[0], 2),), causal)
 
 
 def _lags(argument: str, value: Shape, causal: bool = False) -> NDArray[np.int64]:
     """(N_1, …, N_D, D) lags, on a ring too."""
-    shape = _shape(argument, value)
+    shape = ring_or_torus(argument, value)
     if flag("causal", causal) and len(shape) > 1:
         raise ArgumentError("causal", f"True on a torus of shape {shape}", "a ring: a torus has no order")
     return grid_lags(shape, causal).reshape(*shape, len(shape))
@@ -313,7 +494,7 @@ def _distance(argument: str, value: Shape, causal: bool = False) -> Floats:
 
 def _offsets(argument: str, value: Shape) -> NDArray[np.int64]:
     """(N_1, …, N_D, D) offsets key − query by lag, each in [−N/2, N/2)."""
-    n = np.array(_shape(argument, value))
+    n = np.array(ring_or_torus(argument, value))
     return (n // 2 - _lags(argument, value)) % n - n // 2
 
 

@@ -59,12 +59,13 @@ class ContentLogit(Noun):
     @beyond_float64
     def logits(self, x: NDArray, position: Position = None) -> NDArray:
         """(…, n, n) content logits of states `x` (…, n, d) of tokens at `position` (n, D), None for all at one."""
+        x = states("x", x, None, self.d)
         products = self.queries(x, position) @ np.swapaxes(self.keys(x, position), -1, -2)
         return products if self.root == 1 else products / self.root
 
     def lag_logits(self, a: Floats, lags: NDArray[np.int64]) -> Floats:
         """(…) content logit at the homogeneous state `a` (d,) for lags r = i − j (…, D), up to a constant."""
-        return np.zeros(np.shape(lags)[:-1])
+        return np.zeros(states("lags", lags, None).shape[:-1])
 
     def periodic_on(self, shape: tuple[int, ...]) -> bool:
         """Whether the logit is periodic on a ring or torus of this `shape`."""
@@ -251,7 +252,7 @@ class Rotary(QueryKey):
         return np.asarray(states("position", position, self.frequencies.shape[1]) @ self.frequencies.T)
 
     def _turned(self, weight: Floats, position: NDArray[np.int64]) -> Floats:
-        return np.swapaxes(self.rotated(weight.T, self._angle(position)[:, None, :]), 1, 2)
+        return np.swapaxes(self.rotated(weight.T, self._angle(position)[..., None, :]), -1, -2)
 
     def _blocks(self, u: NDArray) -> tuple[NDArray, NDArray]:
         half = u.shape[-1] // 2
@@ -312,5 +313,5 @@ class OutputValue(Noun):
     def mix_transposed(self, weights: NDArray, x: NDArray) -> NDArray:
         """(…, n, d) Σ_i A_ij Mᵀ x_i of `weights` A (…, n, n) and states `x` (…, n, d): the transpose of `mix`."""
         x = states("x", x, None, self.d)
-        back = np.swapaxes(states("weights", weights, None, x.shape[-2]), -1, -2) @ (x @ self.output)
+        back = np.swapaxes(states("weights", weights, x.shape[-2], None), -1, -2) @ (x @ self.output)
         return np.asarray(back if self.value is None else back @ self.value)

@@ -31,8 +31,10 @@ import tomllib
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
+from functools import reduce
 from inspect import signature
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +44,10 @@ from numpy.typing import NDArray
 from dispersion.atomic import replacing
 from dispersion.block.activation import Activation
 from dispersion.block.block import Block
+from dispersion.block.encodings import ENCODINGS, Encoding, ReluMlp
 from dispersion.block.feedforward import FeedForward
 from dispersion.block.head import Head
+from dispersion.block.kernel import Kernel
 from dispersion.block.normalisation import Normalisation
 from dispersion.block.toml_reader import NORMS, Reader, Table, read_toml, reason
 from dispersion.errors import ArgumentError, file_path
@@ -187,10 +191,12 @@ def _entries(thing: Any, path: str, arrays: dict[str, Any]) -> Table:
             entries[name] = value.name
             if value.coefficients:
                 entries["coefficients"] = [float(number) for number in value.coefficients]
+        elif isinstance(value, Kernel):
+            entries[name] = _kernel(value, f"{path}.{name}", arrays)
         elif is_dataclass(value):
             entries[name] = _entries(value, f"{path}.{name}", arrays)
         elif not isinstance(value, np.ndarray):
-            entries |= {} if value is None else {name: value}
+            entries |= {} if value is None else {name: list(value) if isinstance(value, tuple) else value}
         elif (type(thing), name) in ZERO_IF_ABSENT and not value.any() and not np.signbit(value).any():
             continue
         elif head and value.size == 1 and name in ("value", "content"):
@@ -198,6 +204,28 @@ def _entries(thing: Any, path: str, arrays: dict[str, Any]) -> Table:
         else:
             entries[name] = _array(value, f"{path}.{name}", arrays)
     return entries
+
+
+def _kernel(kernel: Kernel, path: str, arrays: dict[str, Any]) -> Any:
+    """`kernel` as its encoding or the terms of its sum, if these give every logit bit for bit; else as a table."""
+    encoding, terms = kernel.encoding, kernel.terms
+    if terms and _same(kernel, reduce(add, (term if weight == 1 else weight * term for weight, term in terms))):
+        tables = [(weight, _kernel(term, f"{path}[{number}]", arrays)) for number, (weight, term) in enumerate(terms)]
+        return [{**table, **({} if weight == 1 else {"weight": weight})} for weight, table in tables]
+    if encoding is not None and _written(encoding) and _same(kernel, Kernel.of(encoding, kernel.shape)):
+        return {"type": encoding.encoding_name, **_entries(encoding, path, arrays)}
+    return {"logits": _array(kernel.logits, f"{path}.logits", arrays), "causal": kernel.causal}
+
+
+def _written(encoding: Encoding) -> bool:
+    """Whether files know the `encoding` and can hold its fields."""
+    values = [getattr(encoding, field.name) for field in fields(encoding)]
+    known = ENCODINGS.get(encoding.encoding_name) is type(encoding)
+    return known and all(isinstance(value, float | int | str | tuple | np.ndarray | ReluMlp) for value in values)
+
+
+def _same(kernel: Kernel, other: Kernel) -> bool:
+    return (kernel.logits.tobytes(), kernel.causal) == (other.logits.tobytes(), other.causal)
 
 
 def _array(value: NDArray[np.float64], path: str, arrays: dict[str, Any]) -> Any:
@@ -210,11 +238,20 @@ def _array(value: NDArray[np.float64], path: str, arrays: dict[str, Any]) -> Any
 
 def _section(title: str, path: str, entries: Table) -> list[str]:
     """The lines of a table and of the tables in it."""
-    below = {key: value for key, value in entries.items() if isinstance(value, dict) and "npz" not in value}
+    below = {key: value for key, value in entries.items() if _has_tables(value)}
     lines = [title, *(f"{key} = {_text(value)}" for key, value in entries.items() if key not in below), ""]
     for key, value in below.items():
-        lines += _section(f"[{path}.{key}]", f"{path}.{key}", value)
+        for table in value if isinstance(value, list) else [value]:
+            brackets = f"[[{path}.{key}]]" if isinstance(value, list) else f"[{path}.{key}]"
+            lines += _section(brackets, f"{path}.{key}", table)
     return lines
+
+
+def _has_tables(value: object) -> bool:
+    """Whether `value` is a table, but not that of the name of an array, or a list of tables."""
+    if isinstance(value, list):
+        return any(isinstance(entry, dict) for entry in value)
+    return isinstance(value, dict) and "npz" not in value
 
 
 def _text(value: Any, indent: str = "") -> str:

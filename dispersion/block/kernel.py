@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dispersion.block.encodings import Encodings
-from dispersion.errors import ArgumentError, flag, frozen, frozen_logits, number_array, real_number, whole_number
+from dispersion.block.encodings import (
+    T5,
+    Alibi,
+    ConViTLearned,
+    ConViTPosition,
+    Encoding,
+    Fire,
+    Floats,
+    GaussianLobes,
+    KerpleLog,
+    KerplePower,
+    Mask,
+    Shape,
+    SkewedLobe,
+    Swin,
+    Uniform,
+    VonMises,
+    ring_or_torus,
+)
+from dispersion.errors import (
+    ArgumentError,
+    flag,
+    frozen,
+    frozen_logits,
+    instance,
+    number_array,
+    real_number,
+    whole_number,
+)
 from dispersion.grid import grid_lags, mirrored
 from dispersion.memory import require
-from dispersion.noun import cached_property
+from dispersion.noun import Noun, cached_property
 from dispersion.quiet import beyond_float64
 
 STEEP = 700.0
@@ -19,7 +47,7 @@ STEEP = 700.0
 
 
 @dataclass(frozen=True, eq=False)
-class Kernel(Encodings):
+class Kernel(Noun):
     """Positional logits b_r on a ring of N tokens, or on a torus of N_1 × … × N_D; lag r = i − j (query minus key).
 
     logits : (N,) or (N_1, …, N_D) float64, entry r mod N is b_r. −inf removes a lag; NaN and +inf are refused.
@@ -28,10 +56,15 @@ class Kernel(Encodings):
 
     Kernels mix by their logits: `4 * ((1 - w) * near + w * far)` has the logits
     4[(1−w)b_near + w b_far]. An ArgumentError names what cannot be used.
+
+    A kernel knows what it was made of: its `encoding`, the Encoding, or None; its `terms`, (weight, kernel) for each
+    kernel of a sum or multiple. A sum of tables is a table: it has neither.
     """
 
     logits: NDArray[np.float64]
     causal: bool = False
+    encoding: Encoding | None = field(default=None, init=False)
+    terms: tuple[tuple[float, Kernel], ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
         logits = frozen_logits("logits", self.logits)
@@ -87,14 +120,111 @@ class Kernel(Encodings):
         if self.shape != other.shape or self.causal != other.causal:
             got = f"shape {other.shape}, causal={other.causal}"
             raise ArgumentError("kernel", got, f"a kernel like the first: shape {self.shape}, causal={self.causal}")
-        return Kernel(self.logits + other.logits, self.causal)
+        return self._mixed(self.logits + other.logits, self._parts + other._parts)
 
     @beyond_float64
     def __mul__(self, strength: float) -> Kernel:
         strength, removed = real_number("strength", strength), self.logits == -np.inf
-        return Kernel(np.where(removed, -np.inf, strength * np.where(removed, 0.0, self.logits)), self.causal)
+        logits = np.where(removed, -np.inf, strength * np.where(removed, 0.0, self.logits))
+        return self._mixed(logits, tuple((strength * weight, kernel) for weight, kernel in self._parts))
 
     __rmul__ = __mul__
+
+    @property
+    def _parts(self) -> tuple[tuple[float, Kernel], ...]:
+        return self.terms or ((1.0, self),)
+
+    def _mixed(self, logits: Floats, terms: tuple[tuple[float, Kernel], ...]) -> Kernel:
+        kernel = Kernel(logits, self.causal)
+        if any(term.encoding is not None for _, term in terms):
+            object.__setattr__(kernel, "terms", terms)
+        return kernel
+
+    @classmethod
+    @beyond_float64
+    def of(cls, encoding: Encoding, n: Shape) -> Kernel:
+        """The kernel of an `encoding` on `n` tokens, or on a torus of shape `n`."""
+        shape = ring_or_torus("n", n)
+        kernel = cls(instance("encoding", encoding, Encoding).logits(shape), encoding.causal)
+        if kernel.shape != shape:
+            raise ArgumentError("encoding", f"logits of shape {kernel.shape}", f"shape {shape}, one for each lag")
+        object.__setattr__(kernel, "encoding", encoding)
+        return kernel
+
+    @classmethod
+    def table(cls, logits: ArrayLike, causal: bool = False) -> Kernel:
+        """The kernel with these `logits`, (N,) or (N_1, …, N_D), entry r mod N being b_r, r = i − j; `causal` as in
+        `Kernel`.
+        """
+        return cls(logits, causal)  # type: ignore[arg-type]
+
+    @classmethod
+    def uniform(cls, n: Shape) -> Kernel:
+        """No positional encoding: `Uniform` on `n` tokens or a torus of shape `n`."""
+        return cls.of(Uniform(), n)
+
+    @classmethod
+    def gaussian_lobes(cls, n: Shape, separation: ArrayLike, width: float, strength: float) -> Kernel:
+        """`GaussianLobes` (separation, width, strength) on `n` tokens or a torus of shape `n`."""
+        return cls.of(GaussianLobes(separation, width, strength), n)  # type: ignore[arg-type]
+
+    @classmethod
+    def skewed_lobe(cls, n: int, separation: float, width_below: float, width_above: float, strength: float) -> Kernel:
+        """`SkewedLobe` (separation, width_below, width_above, strength) on `n` tokens."""
+        return cls.of(SkewedLobe(separation, width_below, width_above, strength), n)
+
+    @classmethod
+    def von_mises(cls, n: Shape, wavenumber: int | tuple[int, ...], strength: float, phase: float = 0.0) -> Kernel:
+        """`VonMises` (wavenumber, strength, phase) on `n` tokens or a torus of shape `n`."""
+        return cls.of(VonMises(wavenumber, strength, phase), n)
+
+    @classmethod
+    def alibi(cls, n: Shape, slope: float, causal: bool = False) -> Kernel:
+        """`Alibi` (slope, causal) on `n` tokens or a torus of shape `n`."""
+        return cls.of(Alibi(slope, causal), n)
+
+    @classmethod
+    def kerple_log(cls, n: Shape, r1: float, r2: float, causal: bool = False) -> Kernel:
+        """`KerpleLog` (r1, r2, causal) on `n` tokens or a torus of shape `n`."""
+        return cls.of(KerpleLog(r1, r2, causal), n)
+
+    @classmethod
+    def kerple_power(cls, n: Shape, r1: float, r2: float, causal: bool = False) -> Kernel:
+        """`KerplePower` (r1, r2, causal) on `n` tokens or a torus of shape `n`."""
+        return cls.of(KerplePower(r1, r2, causal), n)
+
+    @classmethod
+    def fire(
+        cls, n: int, mlp: Callable[[Floats], ArrayLike], c: float, threshold: float, causal: bool = True
+    ) -> Kernel:
+        """`Fire` (mlp, c, threshold, causal) on `n` tokens."""
+        return cls.of(Fire(mlp, c, threshold, causal), n)
+
+    @classmethod
+    def convit(cls, shape: Shape, centre: ArrayLike, strength: float) -> Kernel:
+        """`ConViTPosition` (centre, strength) on tokens of this `shape`, a number on a ring."""
+        return cls.of(ConViTPosition(centre, strength), ring_or_torus("shape", shape))  # type: ignore[arg-type]
+
+    @classmethod
+    def convit_learned(cls, shape: Shape, weights: ArrayLike) -> Kernel:
+        """`ConViTLearned` (weights) on tokens of this `shape`, a number on a ring."""
+        return cls.of(ConViTLearned(weights), ring_or_torus("shape", shape))  # type: ignore[arg-type]
+
+    @classmethod
+    def t5(cls, n: int, table: ArrayLike, max_distance: int = 128, bidirectional: bool = True) -> Kernel:
+        """`T5` (table, max_distance, bidirectional) on `n` tokens."""
+        return cls.of(T5(table, max_distance, bidirectional), n)  # type: ignore[arg-type]
+
+    @classmethod
+    def swin(cls, shape: Shape, table: ArrayLike) -> Kernel:
+        """`Swin` (table) on tokens of this `shape`, a number on a ring."""
+        return cls.of(Swin(table), ring_or_torus("shape", shape))  # type: ignore[arg-type]
+
+    @classmethod
+    def mask(cls, m: ArrayLike, causal: bool = False) -> Kernel:
+        """`Mask` (m, causal) on as many tokens as `m` (N,) or (N_1, …, N_D) has numbers."""
+        mask = Mask(m, causal)  # type: ignore[arg-type]
+        return cls.of(mask, mask.m.shape)
 
 
 @beyond_float64

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dispersion.block.activation import Activation
 from dispersion.block.block import Block
-from dispersion.block.encodings import Encodings, relu_mlp
+from dispersion.block.encodings import ENCODINGS, relu_mlp
 from dispersion.block.factors import OutputValue, QueryKey, Rotary
 from dispersion.block.feedforward import FeedForward
 from dispersion.block.head import Head
@@ -30,7 +30,6 @@ from dispersion.memory import require
 
 Table = dict[str, Any]
 NPZ = "an npz file of numbers beside the TOML file"
-KERNELS = [name for name, member in vars(Encodings).items() if isinstance(member, classmethod)]
 NORMS: dict[str, type[Normalisation]] = {norm.__name__: norm for norm in (LayerNorm, RMSNorm, DyT)}
 FACTORS: dict[str, Callable] = {"OutputValue": OutputValue, "QueryKey": QueryKey}
 SCALARS: dict[str, tuple[tuple[type, ...], str]] = {
@@ -98,7 +97,8 @@ class Reader:
         required = [name for name, kind in parameters.items() if kind.default is Parameter.empty]
         table = _table(path, value)
         _check_keys(path, table, list(parameters), required)
-        arguments = {name: self.read(f"{path}.{name}", parameters[name].annotation, table[name]) for name in table}
+        kinds = {name: getattr(kind.annotation, "__name__", kind.annotation) for name, kind in parameters.items()}
+        arguments = {name: self.read(f"{path}.{name}", str(kinds[name]), table[name]) for name in table}
         with _within(path, table):
             return function(**given, **arguments)
 
@@ -132,9 +132,10 @@ class Reader:
     def term(self, path: str, value: object) -> Kernel:
         table = _table(path, value)
         weight = self.read(f"{path}.weight", "float", table.pop("weight", 1.0))
-        function = getattr(Kernel, _choice(f"{path}.type", table.pop("type", "table"), KERNELS))
-        given = {name: self.tokens for name in ("n", "shape") if name in signature(function).parameters}
-        kernel: Kernel = self.make(path, table, function, **given)
+        name = _choice(f"{path}.type", table.pop("type", "table"), ("table", *ENCODINGS))
+        made = self.make(path, table, Kernel if name == "table" else ENCODINGS[name])
+        with _within(path, table):
+            kernel = made if isinstance(made, Kernel) else Kernel.of(made, self.tokens)
         shape = (self.tokens,) if isinstance(self.tokens, int) else self.tokens
         if kernel.shape != shape:
             raise ArgumentError(path, f"shape {kernel.shape}", f"shape {shape}, the tokens of the block")
