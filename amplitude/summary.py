@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Protocol
 
 import numpy as np
 
 from dispersion import Block
+from dispersion.summary import growth, listed, numbers, on_tokens
 
 LARGEST = 1000
 """Most numbers in a state of which printing computes the multipliers."""
@@ -25,29 +25,6 @@ class Growing(Protocol):
         """Whether none grows."""
 
 
-def number(value: float) -> str:
-    """`value` to four digits."""
-    return f"{value:z.4g}"
-
-
-def listed(values: Iterable[Any]) -> str:
-    """`values` with commas between them."""
-    return ", ".join(map(str, values))
-
-
-def numbers(values: Any) -> str:
-    """A number, or several with commas between them, to four digits."""
-    return listed(map(number, np.ravel(values)))
-
-
-def growth(factors: Any) -> str:
-    """The growth of one `factors` or several: |Λ| and its logarithm, the rate."""
-    sizes = np.abs(np.ravel(factors))
-    with np.errstate(divide="ignore"):
-        rates = np.log(sizes)
-    return f"growth {', '.join(f'{size:.6f}' for size in sizes)} a layer, rate {', '.join(f'{r:+z.3g}' for r in rates)}"
-
-
 def motion(amplitude: Any, phase_advance: Any) -> str:
     """An amplitude or several, and how far the phases turn in a layer."""
     return f"amplitude {numbers(amplitude)}, phase advance {numbers(np.round(phase_advance, 12))} rad a layer"
@@ -60,7 +37,7 @@ def stability(stable: bool, scope: str) -> str:
 
 def tokens(k: Any, block: Block) -> str:
     """Wavenumbers `k` on the tokens of a `block`."""
-    return f"k = {listed(k) if isinstance(k, list) else k} on {'×'.join(map(str, block.shape))} tokens, d = {block.d}"
+    return f"k = {listed(k) if isinstance(k, list) else k} {on_tokens(block.shape)}, d = {block.d}"
 
 
 def changes(result: Growing, size: int) -> str:
@@ -68,9 +45,3 @@ def changes(result: Growing, size: int) -> str:
     if size > LARGEST:
         return f"the multipliers of its {size} numbers are not computed: ask for growth and stable"
     return f"small changes: {growth(result.growth)}; {stability(result.stable, 'to all of them')}"
-
-
-def paragraph(*lines: str) -> str:
-    """The `lines` that are not empty, the first as a sentence begins."""
-    first, *rest = (line for line in lines if line)
-    return "\n  ".join([first[:1].upper() + first[1:], *rest])

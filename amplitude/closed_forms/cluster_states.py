@@ -10,11 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import optimize
 
 from amplitude.closed_forms.clusters import clusters, without_positions
-from amplitude.summary import number, numbers, paragraph, stability
+from amplitude.summary import stability
 from dispersion import ArgumentError, Block
 from dispersion.errors import real_array
 from dispersion.noun import Noun
 from dispersion.quiet import beyond_float64
+from dispersion.summary import number, numbers, paragraph
 
 Floats = NDArray[np.float64]
 

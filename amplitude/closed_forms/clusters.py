@@ -12,11 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from amplitude.closed_forms.potential import one_mode_potential, saturated
 from amplitude.closed_forms.scalar_forms import ROUNDING, At, ScalarForms
-from amplitude.summary import growth, number, numbers, paragraph, stability
+from amplitude.summary import stability
 from dispersion import Block, ExclusionError
 from dispersion.errors import choice
 from dispersion.noun import Noun
 from dispersion.quiet import harmless_underflow
+from dispersion.summary import growth, number, numbers, paragraph
 
 Scalar = TypeVar("Scalar", float, NDArray[np.float64])
 

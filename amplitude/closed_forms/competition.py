@@ -10,12 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 from amplitude.closed_forms.cubic import cross_coupling, self_coupling
 from amplitude.closed_forms.potential import saturated, two_mode_potential
 from amplitude.closed_forms.scalar_forms import At, ScalarForms
-from amplitude.summary import growth, numbers, paragraph
 from dispersion import Block, ExclusionError
 from dispersion.errors import whole_number
 from dispersion.grid import grid_index
 from dispersion.noun import Noun
 from dispersion.quiet import harmless_underflow
+from dispersion.summary import growth, numbers, paragraph
 
 REGIMES = ("collapsed", "mode 1", "mode 2", "bistable", "coexistence", "undecided")
 """Regimes of two competing modes; 'undecided' where cubic order has no single verdict."""

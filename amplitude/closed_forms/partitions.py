@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from amplitude.closed_forms.cluster_states import MERGED, ClusterMap, ClusterState
 from amplitude.closed_forms.clusters import saturation, without_positions
 from amplitude.closed_forms.scalar_forms import ScalarForms
-from amplitude.summary import growth, listed, numbers, paragraph, stability
+from amplitude.summary import stability
 from dispersion import ArgumentError, Block
 from dispersion.errors import whole_number
 from dispersion.memory import require
 from dispersion.noun import Noun
 from dispersion.quiet import harmless_underflow
+from dispersion.summary import growth, listed, numbers, paragraph
 
 Floats = NDArray[np.float64]
 

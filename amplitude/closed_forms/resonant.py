@@ -18,11 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 from amplitude.closed_forms.cubic import self_coupling
 from amplitude.closed_forms.potential import saturated
 from amplitude.closed_forms.scalar_forms import At, ScalarForms
-from amplitude.summary import growth, motion, number, paragraph, stability
+from amplitude.summary import motion, stability
 from dispersion import Block, ExclusionError
 from dispersion.errors import real_number
 from dispersion.noun import Noun
 from dispersion.quiet import beyond_float64, harmless_underflow
+from dispersion.summary import growth, number, paragraph
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,13 @@ from amplitude.closed_forms.cubic import self_coupling
 from amplitude.closed_forms.potential import one_mode_potential, saturated
 from amplitude.closed_forms.scalar_forms import At, ScalarForms
 from amplitude.plot import plot_potential
-from amplitude.summary import growth, motion, paragraph, stability
+from amplitude.summary import motion, stability
 from dispersion import Block, ExclusionError
 from dispersion.errors import real_number
 from dispersion.grid import grid_index
 from dispersion.noun import Noun
 from dispersion.quiet import harmless_underflow
+from dispersion.summary import growth, paragraph
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

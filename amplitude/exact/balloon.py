@@ -20,12 +20,12 @@ from amplitude.exact.scalar_waves import fits, likeness, stable, standing_patter
 from amplitude.exact.states import ExactState, find_state
 from amplitude.exact.symmetry import dominant, odd, snapped, spectrum
 from amplitude.progress import progress_bar
-from amplitude.summary import listed, numbers, paragraph
 from dispersion import ArgumentError, Block, Head, Kernel, dispersion_relation
 from dispersion.errors import frozen, frozen_array, items, whole_number
 from dispersion.grid import grid_index
 from dispersion.noun import Noun
 from dispersion.quiet import harmless_underflow
+from dispersion.summary import listed, numbers, paragraph
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

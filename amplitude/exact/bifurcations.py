@@ -14,9 +14,9 @@ from amplitude.exact.continuation import Continuation, Point
 from amplitude.exact.equations import Floats
 from amplitude.exact.states import NEUTRAL, ExactState
 from amplitude.exact.symmetry import circulant, flips, moves
-from amplitude.summary import number
 from dispersion.noun import Noun
 from dispersion.quiet import harmless_underflow
+from dispersion.summary import number
 
 FOLD, BRANCH_POINT, FLIP, NEIMARK_SACKER = "fold", "branch point", "flip", "Neimark–Sacker"
 

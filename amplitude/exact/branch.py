@@ -14,12 +14,13 @@ from amplitude.exact.continuation import Continuation, MakeBlock, Point, Walk, w
 from amplitude.exact.equations import Floats, Kind, StateEquations
 from amplitude.exact.states import ExactState, find_state
 from amplitude.progress import progress_bar
-from amplitude.summary import LARGEST, number, paragraph
+from amplitude.summary import LARGEST
 from dispersion import ArgumentError
 from dispersion.errors import frozen, frozen_array, real_number, whole_number
 from dispersion.grid import Wavenumber
 from dispersion.noun import Noun
 from dispersion.quiet import beyond_float64
+from dispersion.summary import number, paragraph
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,13 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from amplitude.exact.equations import Floats, newton
 from amplitude.exact.symmetry import Reduction, dominant, projection, shift_matrix, spectrum
-from amplitude.summary import changes, motion, paragraph, tokens
+from amplitude.summary import changes, motion, tokens
 from dispersion import ArgumentError, Block, Mode
 from dispersion.block.derivative import require_jacobian, value_and_jacobian
 from dispersion.errors import frozen, frozen_array, instance, real_array, real_number, whole_number
 from dispersion.grid import Wavenumber, grid_index
 from dispersion.noun import Noun, cached_property
 from dispersion.quiet import beyond_float64, harmless_underflow
+from dispersion.summary import paragraph
 
 TRUNCATED = 1e-6
 """A multiplier counts as unstable if |Λ| exceeds 1 by more than this, which truncation in θ may cause."""

@@ -21,7 +21,7 @@ from amplitude.exact.symmetry import (
     spectrum,
     unwrapped,
 )
-from amplitude.summary import changes, motion, numbers, paragraph, tokens
+from amplitude.summary import changes, motion, tokens
 from dispersion import ArgumentError, Block, Mode
 from dispersion.block.derivative import require_jacobian, value_and_jacobian
 from dispersion.eigen import eigenvalues, ranking
@@ -29,6 +29,7 @@ from dispersion.errors import choice, frozen, frozen_array, real_array, real_num
 from dispersion.grid import Wavenumber, grid_index
 from dispersion.noun import Noun, cached_property
 from dispersion.quiet import beyond_float64
+from dispersion.summary import numbers, paragraph
 
 NEUTRAL = 1e-9
 """A multiplier counts as unstable if |Λ| exceeds 1 by more than this."""

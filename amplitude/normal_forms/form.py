@@ -21,12 +21,13 @@ from amplitude.normal_forms.reduced_map import ReducedMap, Solution
 from amplitude.normal_forms.steady import solutions
 from amplitude.normal_forms.verdicts import judged, verdict
 from amplitude.plot import plot_potential
-from amplitude.summary import growth, motion, paragraph, stability, tokens
+from amplitude.summary import motion, stability, tokens
 from dispersion import ArgumentError, Block, Dispersion, ExclusionError, Mode, dispersion_relation
 from dispersion.errors import check_shape, instance, items, number_array, real_array, whole_number
 from dispersion.grid import Wavenumber, conjugate_pairs, wavenumber
 from dispersion.noun import Noun, cached_property
 from dispersion.quiet import beyond_float64, harmless_underflow
+from dispersion.summary import growth, paragraph
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,6 +11,7 @@ from dispersion.errors import ArgumentError, frozen, instance, number_array
 from dispersion.line.chain import Chain
 from dispersion.noun import Noun
 from dispersion.quiet import harmless_underflow
+from dispersion.summary import number, paragraph
 
 LARGEST = 400
 """Largest n·d for which singular values are computed at every point."""
@@ -27,6 +28,13 @@ class Pseudospectrum(Noun):
 
     points: NDArray[np.complex128]
     smallest: NDArray[np.float64]
+
+    def __str__(self) -> str:
+        title = f"pseudospectrum at {self.points.size} points"
+        least = f"least σ_min {self.smallest.min():.2g}" if self.points.size else ""
+        return paragraph(
+            title, least, f"powers reach at least {number(self.kreiss)} in norm" if self.kreiss > 1 else ""
+        )
 
     @property
     def kreiss(self) -> float:

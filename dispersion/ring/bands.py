@@ -16,6 +16,7 @@ from dispersion.quiet import harmless_underflow
 from dispersion.ring.mode import DEFECTIVE
 from dispersion.ring.relation import Dispersion
 from dispersion.ring.tracking import DEGENERATE, HALVINGS, follow, point, separation
+from dispersion.summary import growth, number, paragraph, vector
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,6 +63,14 @@ class Branches(Noun):
     right: NDArray[np.complex128]
     left: NDArray[np.complex128]
     overlaps: NDArray[np.float64]
+
+    def __str__(self) -> str:
+        count, branches = self.multipliers.shape
+        place = int(self.growth.max(axis=1).argmax())
+        title = f"{branches} branch{'es' * (branches > 1)} of multipliers at {count} wavenumbers"
+        largest = f"largest {growth(self.growth[place].max())}, at q = {vector(self.q[place])}"
+        least = f"least overlap of neighbours {number(self.overlaps.min())}" if self.overlaps.size else ""
+        return paragraph(title, largest, least)
 
     @property
     def growth(self) -> NDArray[np.float64]:

@@ -18,11 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 from dispersion.block.block import Block
 from dispersion.eigen import eigenvalues
 from dispersion.errors import ArgumentError, frozen, instance, shown, whole_number
-from dispersion.grid import conjugate_pairs, unfolded
+from dispersion.grid import conjugate_pairs, unfolded, wavenumber
 from dispersion.memory import require
 from dispersion.noun import Noun, cached_property
 from dispersion.quiet import harmless_underflow
 from dispersion.ring.relation import Spectrum, dispersion_relation
+from dispersion.summary import numbers, on_tokens, paragraph
 
 BATCH = 2**20
 """Numbers in the products that are measured at once."""
@@ -42,6 +43,11 @@ class Optimal(Noun):
     log_gain: NDArray[np.float64]
     input: NDArray[np.complex128]
     output: NDArray[np.complex128]
+
+    def __str__(self) -> str:
+        place = wavenumber(int(self.log_gain.argmax()), self.log_gain.shape)
+        title = f"optimal perturbations {on_tokens(self.log_gain.shape)}, d = {self.input.shape[-1]}"
+        return paragraph(title, f"largest gain {numbers(self.gain.max())}, at k = {place}")
 
     @property
     def gain(self) -> NDArray[np.float64]:
@@ -70,6 +76,15 @@ class Propagator(Spectrum):
             if (relation.shape, relation.d) != grid:
                 raise _mismatch(f"relations[{number}]", (relation.shape, relation.d), grid)
         object.__setattr__(self, "relations", relations)
+
+    def _title(self) -> str:
+        return f"product of J(q) of {self.layers} layers {on_tokens(self.shape)}, d = {self.d}"
+
+    def _span(self) -> str:
+        return f" in {self.layers} layer{'s' * (self.layers > 1)}"
+
+    def _verdict(self) -> str:
+        return ""
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -24,6 +24,7 @@ from dispersion.memory import require
 from dispersion.noun import Noun
 from dispersion.quiet import harmless_underflow
 from dispersion.structured import EPSILON, components, conditioned, decays, moved, require_known, spectrum
+from dispersion.summary import growth, paragraph
 
 KRYLOV = 64
 """Least number of Arnoldi vectors."""
@@ -51,6 +52,11 @@ class AttentionSpectrum(Noun):
     symbols: NDArray[np.complex128]
     multipliers: NDArray[np.complex128]
     errors: NDArray[np.float64]
+
+    def __str__(self) -> str:
+        n, d = self.multipliers.shape
+        largest = f"largest {growth(self.multipliers[0, 0])}, at λ = {self.symbols[0]:z.4g}"
+        return paragraph(f"spectrum of attention among {n} tokens, d = {d}", largest)
 
     @property
     def growth(self) -> NDArray[np.float64]:

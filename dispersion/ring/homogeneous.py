@@ -13,6 +13,7 @@ from dispersion.errors import RNG, ArgumentError, generator, instance, real_numb
 from dispersion.memory import require
 from dispersion.noun import Noun
 from dispersion.quiet import beyond_float64
+from dispersion.summary import growth, vector
 
 ISOLATED = 1e-7
 """Distance of a multiplier from 1 under which a fixed point is not isolated, and relative distance of two of them."""
@@ -32,6 +33,10 @@ class FixedPoint(Noun):
 
     state: NDArray[np.float64]
     multipliers: NDArray[np.complex128]
+
+    def __str__(self) -> str:
+        verdict = "stable" if self.stable else "not stable"
+        return f"Homogeneous fixed point {vector(self.state)}, {verdict}: {growth(self.multipliers[0])} at k = 0"
 
     @property
     def stable(self) -> bool:

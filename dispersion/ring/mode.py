@@ -12,6 +12,7 @@ from dispersion.eigen import TOLERANCE, ranking
 from dispersion.errors import ArgumentError, real_number
 from dispersion.grid import Wavenumber, positions
 from dispersion.noun import Noun
+from dispersion.summary import growth, on_tokens, paragraph
 
 DEFECTIVE = 1e-6
 """Overlap |wᴴv| of unit vectors under which a multiplier counts as defective."""
@@ -65,6 +66,12 @@ class Mode(Noun):
     def condition(self) -> float:
         """|w||v|/|wᴴv|, the condition number of Λ: how much a perturbation of J moves it; inf if defective."""
         return float("inf") if np.isnan(self.left).any() else float(np.linalg.norm(self.left))
+
+    def __str__(self) -> str:
+        factors = f"{growth(self.multiplier, '')}, phase {self.phase:+z.3g} rad"
+        return paragraph(
+            f"{self.morphology} mode, k = {self.k} {on_tokens(self.shape)}, d = {len(self.right)}", factors
+        )
 
     def field(self, amplitude: float, layer: float = 0.0, phase: float = 0.0) -> NDArray[np.float64]:
         """(N, d) u_j = 2|B_0|e^{lγ}[v_R cos Θ − v_I sin Θ], Θ = q·j + lω + θ_0 (Eq. 11).

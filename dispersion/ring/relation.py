@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,15 +12,20 @@ from numpy.typing import ArrayLike, NDArray
 from dispersion.block.block import Block, require_periodic
 from dispersion.block.slopes import Slopes, slopes_at
 from dispersion.eigen import TOLERANCE, eigenvalues, ranking
-from dispersion.errors import ArgumentError, instance, whole_number
+from dispersion.errors import ArgumentError, ExclusionError, instance, whole_number
 from dispersion.grid import Wavenumber, conjugate_pairs, grid_index, grid_wavenumbers, unfolded, wavenumber
 from dispersion.noun import Noun, cached_property
 from dispersion.quiet import harmless_underflow
 from dispersion.ring.mode import Mode, eigenmode
 from dispersion.structured import EPSILON, conditioned, decays, moved
+from dispersion.summary import growth, on_tokens, paragraph, vector
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+LARGEST = 10**8
+"""N·d³ up to which printing computes multipliers."""
 
 
 class Spectrum(Noun):
@@ -127,6 +133,29 @@ class Spectrum(Noun):
         matrix = self.matrices.reshape(-1, self.d, self.d)[place]
         return eigenmode(matrix, index, wavenumber(place, self.shape), self.shape)
 
+    def __str__(self) -> str:
+        if "multipliers" not in vars(self) and prod(self.shape) * self.d**3 > LARGEST:
+            return paragraph(self._title(), "its multipliers are not computed: ask for leading()")
+        try:
+            mode = self.leading()
+        except ArgumentError as error:
+            return paragraph(self._title(), f"not computed: {error}")
+        found = f"largest {growth(mode.multiplier, self._span())}, at k = {mode.k}: {mode.morphology}"
+        return paragraph(self._title(), found, self._verdict())
+
+    def _title(self) -> str:
+        return f"J(q) {on_tokens(self.shape)}, d = {self.d}"
+
+    def _span(self) -> str:
+        """Over what a multiplier is a factor."""
+        return " a layer"
+
+    def _verdict(self) -> str:
+        try:
+            return "stable" if self.stable else "not stable"
+        except ExclusionError as error:
+            return f"stability undecided: {error.got}"
+
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw ρ(J(q)), against k on a ring and as a map on a 2-D torus; `ax`: the axes, by default the current
         ones; returns them.
@@ -150,6 +179,10 @@ class Dispersion(Spectrum):
     def shape(self) -> tuple[int, ...]:
         """(N,) of the ring or (N_1, …, N_D) of the torus."""
         return self.block.shape
+
+    def _title(self) -> str:
+        heads = len(self.block.heads)
+        return f"{super()._title()}, {heads} head{'s' * (heads > 1)}, at the state {vector(self.state)}"
 
     @cached_property
     def slopes(self) -> Slopes:
