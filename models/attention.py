@@ -14,8 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from dispersion import Head, Kernel
+from dispersion import Head
 from dispersion.block.factors import Bilinear, Rotary
+from models.encodings import Positional
 from models.layers import Numbers, array, form, parameter
 
 
@@ -94,8 +95,8 @@ class Attention(nn.Module):
         self.by_lag, self.causal = by_lag, causal
         self.content = Content([head.query_key for head in heads])
         self.mix = Mix([head.output_value for head in heads])
-        self.kernel_causal = heads[0].kernel.causal
-        self.logits = parameter(np.stack([head.kernel.logits for head in heads]))
+        self.kernels = [head.kernel for head in heads]
+        self.positions: Any = nn.ModuleList() if index is None else nn.ModuleList(map(Positional, self.kernels))
         self.gate, self.bias = (
             None if getattr(heads[0], name) is None else parameter(np.array([getattr(head, name) for head in heads]))
             for name in ("gate", "bias")
@@ -110,7 +111,7 @@ class Attention(nn.Module):
             pairs = x.new_zeros(x.shape[-2], x.shape[-2])
             later = torch.ones_like(pairs, dtype=torch.bool).triu(1)
             return pairs.masked_fill(later, -torch.inf) if self.causal else pairs
-        logits = self.logits.flatten(1)
+        logits = torch.stack([positional() for positional in self.positions]).flatten(1)
         if self.bias is not None and self.by_lag:
             logits = logits + self.bias[:, :, 0]
         # the index −1 finds the last one
@@ -135,7 +136,7 @@ class Attention(nn.Module):
         query_key, gate = self.content.part(number), self.gate
         bilinear = isinstance(query_key, Bilinear)
         return Head(
-            Kernel(array(self.logits[number]), self.kernel_causal),
+            self.positions[number].part() if self.positions else self.kernels[number],
             self.mix.part(number),
             query_key.matrix if bilinear else query_key,
             gate=None if gate is None else float(array(gate[number].clamp(0, 1))),

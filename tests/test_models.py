@@ -2,6 +2,7 @@
 """Blocks as PyTorch modules and back, programs, and ConViT, against the maps and matrices of `dispersion`."""
 
 import itertools
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -25,10 +26,12 @@ from dispersion import (
     dispersion_relation,
     mask_logits,
 )
+from dispersion.block.encodings import Encoding
 from dispersion.block.normalisation import Normalisation
 from dispersion.grid import lag_index
 from models import ConViT, export, load_program, measure, save_program, to_torch
 from models.convit import NAMES
+from models.encodings import FORMULAS, Positional
 from models.module import TorchBlock
 from simulate import iterate
 
@@ -359,3 +362,101 @@ class TestConViT:
     def test_refused(self, wrong):
         with pytest.raises(ArgumentError, match=next(iter(wrong))):
             ConViT.preset(**{"name": "default", **wrong})
+
+
+def kernels(shape):
+    """A kernel of each encoding whose parameters train, a sum of some, and one whose logits train."""
+    rng, axes = np.random.default_rng(15), len(shape)
+    point = tuple(rng.uniform(1, 2, axes)) if axes > 1 else 1.3
+    mask = rng.normal(size=shape)
+    mask.flat[2] = -np.inf
+    made = {
+        "uniform": Kernel.uniform(shape),
+        "lobes": Kernel.gaussian_lobes(shape, point, 1.2, 2.0),
+        "von_mises": Kernel.von_mises(shape, (1, 2)[:axes] if axes > 1 else 2, 1.5, 0.3),
+        "alibi": Kernel.alibi(shape, 0.4),
+        "kerple_log": Kernel.kerple_log(shape, 1.1, 0.7),
+        "kerple_power": Kernel.kerple_power(shape, 0.3, 1.4),
+        "convit": Kernel.convit(shape, point, 0.2),
+        "convit_learned": Kernel.convit_learned(shape, rng.normal(size=1 + axes) / 4),
+        "mask": Kernel.mask(mask),
+        "table": Kernel.table(rng.normal(size=shape)),
+        "swin": Kernel.swin(shape, rng.normal(size=(3,) * axes)),
+        "swin all round": Kernel.swin(shape, np.ones((5,) * axes)) if axes > 1 else Kernel.swin(9, np.ones(11)),
+    }
+    made["sum"] = 0.5 * (made["lobes"] + -2.0 * made["table"]) + made["mask"]
+    if axes == 1:
+        made |= {
+            "skewed": Kernel.skewed_lobe(shape[0], 1.0, 0.8, 1.5, 2.0),
+            "t5": Kernel.t5(shape[0], rng.normal(size=8)),
+        }
+        made["causal alibi"] = Kernel.alibi(shape[0], 0.3, causal=True)
+    return made
+
+
+@pytest.mark.parametrize(("name", "shape"), [(name, shape) for shape in ((9,), (3, 4)) for name in kernels(shape)])
+class TestPositional:
+    def test_logits_of_the_encoding(self, name, shape):
+        kernel = kernels(shape)[name]
+        module = Positional(kernel)
+        np.testing.assert_allclose(module().detach().numpy(), kernel.logits, rtol=1e-13, atol=1e-14)
+        assert module.part() is kernel
+
+    def test_trained_parameters_come_back(self, name, shape):
+        kernel = kernels(shape)[name]
+        net = to_torch(Block([Head(kernel, np.eye(2)), Head(kernel, np.eye(2), np.eye(2))]))
+        numbers = [values for key, values in net.named_parameters() if "positions" in key]
+        x = torch.randn(2, net.n, 2, dtype=torch.float64, generator=torch.manual_seed(0))
+        (net(x) ** 3).sum().backward()
+        assert all(torch.isfinite(values.grad).all() and values.grad.any() for values in numbers)
+        with torch.no_grad():
+            for values in numbers:
+                values *= 1.01
+        again = export(net)
+        assert relative(again.forward(x.numpy()), net(x).detach().numpy()) <= 1e-12
+        trained = again.heads[0].kernel
+        assert type(trained.encoding) is type(kernel.encoding) or name == "swin all round"
+        assert len(trained.terms) == len(kernel.terms)
+        if name == "lobes":
+            assert trained.encoding.width == kernel.encoding.width * 1.01
+
+
+def test_the_parameters_of_an_encoding_train():
+    """Attention of a wider lobe is learned by its width."""
+    x = torch.randn(5, 16, 2, dtype=torch.float64, generator=torch.manual_seed(1))
+    wide, narrow = (Block([Head(Kernel.gaussian_lobes(16, 4, width, 2.0), -np.eye(2))]) for width in (2.0, 1.0))
+    net, target = to_torch(narrow), to_torch(wide)(x).detach()
+    width = net.attention[0].positions[0].encoding.width
+    optimiser = torch.optim.Adam([width], lr=0.05)
+    for _ in range(150):
+        optimiser.zero_grad()
+        ((net(x) - target) ** 2).mean().backward()
+        optimiser.step()
+    assert export(net).heads[0].kernel.encoding.width == pytest.approx(2.0, abs=1e-3)
+
+
+@dataclass(frozen=True, eq=False)
+class Notch(Encoding):
+    """An encoding of the user's own."""
+
+    depth: float
+
+    def logits(self, shape):
+        logits = np.zeros(shape)
+        logits.flat[0] = -self.depth
+        return logits
+
+
+def test_an_encoding_of_the_users_own(monkeypatch):
+    block = Block([Head(Kernel.of(Notch(2.0), 6), np.eye(2), np.eye(2))])
+    x = np.random.default_rng(16).normal(size=(6, 2))
+    net = to_torch(block)
+    assert relative(net(torch.tensor(x)).detach().numpy(), block.forward(x)) <= 1e-14
+    assert export(net).heads[0].kernel.encoding.depth == 2.0
+    assert [name for name, _ in net.named_parameters() if "positions" in name] == ["attention.0.positions.0.logits"]
+    monkeypatch.setitem(FORMULAS, Notch, lambda e, r: -e.depth * (r[..., 0] == 0))
+    net = to_torch(block)
+    with torch.no_grad():
+        net.attention[0].positions[0].encoding.depth.fill_(3.0)
+    assert export(net).heads[0].kernel.encoding.depth == 3.0
+    assert relative(net(torch.tensor(x)).detach().numpy(), export(net).forward(x)) <= 1e-14
