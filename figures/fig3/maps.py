@@ -52,7 +52,7 @@ def competing(grid: Grid, progress: bool) -> xr.Dataset:
     def make(mixture: float, strength: float) -> Block:
         return tanh_block(four_and_five(mixture, strength), -0.6)
 
-    data = competition_map(make, (4, 5), grid, seed=SEED, progress=progress, **SETTINGS)
+    data = competition_map(make, grid, (4, 5), seed=SEED, progress=progress, **SETTINGS)
     return data.assign(miss=(tuple(grid), _competition_misses(data)))
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import tomllib
 import unicodedata
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from keyword import iskeyword
 from math import prod
@@ -19,8 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from dispersion import ArgumentError, Block
 from dispersion.errors import real_number, shown, whole_number
 from figures.phase_diagram.homogeneous import sample
-from figures.phase_diagram.maps import cluster_map, competition_map, observable_map, wave_map, wavenumber_map
-from figures.phase_diagram.quantities import QUANTITIES
+from figures.phase_diagram.quantities import QUANTITIES, Quantity
 from simulate import Observable
 from simulate.results import RESERVED
 
@@ -56,19 +55,13 @@ class PhaseDiagram:
     specification: str = ""
 
     def __post_init__(self) -> None:
-        if isinstance(self.quantity, Observable):
-            if self.quantity.dims or self.quantity.name in QUANTITIES:
-                accepted = f"an Observable of one number, by another name than {', '.join(QUANTITIES)}"
-                raise ArgumentError("quantity", f"{self.quantity.name!r} of {self.quantity.dims}", accepted)
-        elif not isinstance(self.quantity, str) or self.quantity not in QUANTITIES:
-            raise ArgumentError("quantity", shown(self.quantity), ", ".join(QUANTITIES))
         checked = {
             "parameters": _checked_axes(self.parameters),
             "depth": whole_number("depth", self.depth, 1),
             "seed": whole_number("seed", self.seed, 0),
             "tolerance": real_number("tolerance", self.tolerance),
             "start": real_number("start", self.start, positive=True),
-            "modes": _checked_modes(self.modes, self.quantity),
+            "modes": _checked_modes(self.modes, self.shown.name),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -86,6 +79,11 @@ class PhaseDiagram:
         from figures.phase_diagram.spec import load
 
         return load(path)
+
+    @property
+    def shown(self) -> Quantity:
+        """What `quantity` stands for."""
+        return Quantity.of(self.quantity)
 
     def block(self, *point: float) -> Block:
         """The block at the values `point` of the parameters, in their order."""
@@ -113,17 +111,9 @@ class PhaseDiagram:
         """
         settings: dict[str, Any] = {"depth": self.depth, "rng": self.seed, "tolerance": self.tolerance}
         settings |= {"identity": {"specification": self._identity}, **sweep}
-        if self.modes is not None:
-            data = competition_map(
-                self.block, (self.modes[0], self.modes[1]), self.parameters, seed=self.seed, **settings
-            )
-        elif isinstance(self.quantity, Observable):
-            data = observable_map(self.block, self.quantity, self.parameters, start=self.start, **settings)
-        else:
-            compute = {"wavenumber": wavenumber_map, "clusters": cluster_map}.get(self.quantity, wave_map)
-            data = compute(self.block, self.parameters, start=self.start, **settings)
-        name = self.quantity.name if isinstance(self.quantity, Observable) else self.quantity
-        return data.assign_attrs(quantity=name, specification=self.specification)
+        settings |= {"start": self.start} if self.modes is None else {"modes": self.modes, "seed": self.seed}
+        data = self.shown.compute(self.block, self.parameters, **settings)
+        return data.assign_attrs(quantity=self.shown.name, specification=self.specification)
 
     @property
     def _identity(self) -> str:
@@ -132,27 +122,20 @@ class PhaseDiagram:
 
     def _check_block(self, block: Block) -> None:
         """Refuse a quantity that the `block` does not have, modes that do not fit it, and names that are taken."""
-        quantity, modes = self.quantity, self.modes
-        if isinstance(quantity, Observable):
-            taken: Collection[str] = ("excluded", quantity.name)
-        else:
-            taken = QUANTITIES[quantity].added
-            self._check_shape(block, quantity)
+        quantity, modes = self.shown, self.modes
+        if quantity.ring and len(block.shape) > 1:
+            others = ", ".join(name for name, other in QUANTITIES.items() if not other.ring)
+            got = f"{quantity.name!r} on tokens {block.shape}"
+            raise ArgumentError("quantity", got, f"a ring; on a torus {others}")
+        if modes is not None and block.d > 1:
+            others = ", ".join(name for name in QUANTITIES if name != quantity.name)
+            got = f"{quantity.name!r} with d = {block.d}"
+            raise ArgumentError("quantity", got, f"d = 1; with more features {others}")
         if modes is not None and (not all(1 <= k <= block.n // 2 for k in modes) or modes[0] == modes[1]):
             raise ArgumentError("modes", list(modes), f"two different wavenumbers, 1 … {block.n // 2}")
         for name in self.parameters:
-            if name in RESERVED or name in taken:
+            if name in RESERVED or name in quantity.added:
                 raise ArgumentError(f"parameters.{name}", "the name of a result", "another name")
-
-    @staticmethod
-    def _check_shape(block: Block, quantity: str) -> None:
-        """Refuse a quantity that a `block` of its shape and features does not have."""
-        if QUANTITIES[quantity].ring and len(block.shape) > 1:
-            others = ", ".join(name for name, other in QUANTITIES.items() if not other.ring)
-            raise ArgumentError("quantity", f"{quantity!r} on tokens {block.shape}", f"a ring; on a torus {others}")
-        if quantity == "competition" and block.d > 1:
-            others = ", ".join(name for name in QUANTITIES if name != quantity)
-            raise ArgumentError("quantity", f"{quantity!r} with d = {block.d}", f"d = 1; with more features {others}")
 
 
 def check_size(sizes: Sequence[int]) -> None:
@@ -198,7 +181,7 @@ def _checked_axis(name: str, values: ArrayLike, axes: int) -> NDArray[np.float64
     return numbers
 
 
-def _checked_modes(modes: Any, quantity: str | Observable) -> tuple[int, int] | None:
+def _checked_modes(modes: Any, quantity: str) -> tuple[int, int] | None:
     if quantity != "competition":
         if modes is not None:
             raise ArgumentError("modes", shown(modes), f"None, as {quantity!r} does not use it")

@@ -113,7 +113,7 @@ def wave_map(make: Make, grid: Grid, **settings: Any) -> xr.Dataset:
     return run
 
 
-def observable_map(make: Make, observable: Observable, grid: Grid, **settings: Any) -> xr.Dataset:
+def observable_map(observable: Observable, make: Make, grid: Grid, **settings: Any) -> xr.Dataset:
     """The simulated `observable`, and the attribute label of its variable: what a plot calls it. There is no theory.
 
     make : a Block from the parameters in the order of `grid`; settings : of `simulate.sweep`.
@@ -157,7 +157,7 @@ def cluster_map(make: Make, grid: Grid, **settings: Any) -> xr.Dataset:
     return with_theory(run, make, grid, ["separation_theory"], predict).drop_vars("state")
 
 
-def competition_map(make: Make, modes: tuple[int, int], grid: Grid, seed: int = 0, **settings: Any) -> xr.Dataset:
+def competition_map(make: Make, grid: Grid, modes: tuple[int, int], seed: int = 0, **settings: Any) -> xr.Dataset:
     """Regime of two modes of a scalar ring: `observed` from runs that start in each, `predicted` by cubic theory.
 
     make : a Block from the parameters in the order of `grid`; modes : the two wavenumbers; seed : of the noise of the

@@ -30,7 +30,7 @@ from figures.phase_diagram.drawing import (
     draw_wavenumber,
     unstable,
 )
-from figures.phase_diagram.quantities import QUANTITIES, Quantity
+from figures.phase_diagram.quantities import QUANTITIES
 from figures.style import ONE_COLUMN, style
 from simulate import STATUS
 
@@ -82,11 +82,13 @@ def draw(data: xr.Dataset) -> Figure:
     with its legend. An ArgumentError says if they are not of a phase diagram.
     """
     quantity = str(data.attrs.get("quantity"))
-    own = data[quantity].attrs.get("label") if quantity in data else None
-    if quantity not in QUANTITIES and own is None:
+    if quantity in QUANTITIES:
+        drawn = QUANTITIES[quantity]
+        simulated, theory, label = drawn.simulated, drawn.theory, drawn.label
+    elif quantity in data and "label" in data[quantity].attrs:
+        simulated, theory, label = quantity, "", data[quantity].attrs["label"]
+    else:
         raise ArgumentError("data", "no phase diagram", "the data of PhaseDiagram.compute, with their attributes")
-    drawn = Quantity(quantity, "", str(own), ()) if own is not None else QUANTITIES[quantity]
-    simulated, theory, label = drawn.simulated, drawn.theory, drawn.label
     outcomes = Outcomes.of(data, simulated)
     section = len(data.critical_growth.dims) == 1
     figure = Figure(layout="constrained")

@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
-from simulate import OBSERVABLES
+import xarray as xr
+
+from dispersion import ArgumentError
+from dispersion.errors import shown
+from figures.phase_diagram.maps import cluster_map, competition_map, observable_map, wave_map, wavenumber_map
+from simulate import OBSERVABLES, Observable
 
 
 @dataclass(frozen=True)
 class Quantity:
     """A quantity of a phase diagram.
 
-    simulated, theory : the variables drawn; label : of the colour bar or the axis.
-    added : what its map holds besides the variables of a sweep; ring : whether it is of a ring only, a torus having no
-    one number for it.
+    name : in specifications and data; simulated, theory : the variables drawn, '' for no theory; label : of the colour
+    bar or the axis. compute : its map, of `figures.phase_diagram.maps`; added : what that holds besides the variables
+    of a sweep; ring : whether it is of a ring only, a torus having no one number for it.
     """
 
+    name: str
     simulated: str
     theory: str
     label: str
+    compute: Callable[..., xr.Dataset]
     added: tuple[str, ...]
     ring: bool = False
+
+    @classmethod
+    def of(cls, given: object) -> Quantity:
+        """The quantity of this name, or that shows an Observable of one number."""
+        if not isinstance(given, Observable):
+            if not isinstance(given, str) or given not in QUANTITIES:
+                raise ArgumentError("quantity", shown(given), ", ".join(QUANTITIES))
+            return QUANTITIES[given]
+        if given.dims or given.name in QUANTITIES:
+            accepted = f"an Observable of one number, by another name than {', '.join(QUANTITIES)}"
+            raise ArgumentError("quantity", f"{given.name!r} of {given.dims}", accepted)
+        label = given.label or given.long_name or given.name
+        return cls(given.name, given.name, "", label, partial(observable_map, given), ("excluded", given.name))
 
 
 def _label(name: str) -> str:
@@ -28,16 +50,23 @@ def _label(name: str) -> str:
 
 
 WAVE = ("amplitude_theory", "phase_advance_theory", "critical_angle", "excluded")
+CLUSTERS = ("separation", "separation_theory", "excluded")
 PAIR = ("observed", "predicted", "mu", "transverse", "mode", "seed", "excluded")
-QUANTITIES = {
-    "amplitude": Quantity("critical_amplitude", "amplitude_theory", _label("critical_amplitude"), WAVE),
-    "speed": Quantity("critical_phase_advance", "phase_advance_theory", _label("critical_phase_advance"), WAVE),
-    "clusters": Quantity(
-        "separation", "separation_theory", "half separation $u$", ("separation", "separation_theory", "excluded")
+DECLARED = (
+    Quantity("amplitude", "critical_amplitude", "amplitude_theory", _label("critical_amplitude"), wave_map, WAVE),
+    Quantity(
+        "speed", "critical_phase_advance", "phase_advance_theory", _label("critical_phase_advance"), wave_map, WAVE
     ),
-    "wavenumber": Quantity(
-        "wavenumber", "critical_wavenumber", _label("wavenumber"), ("growth", "excluded"), ring=True
+    Quantity("clusters", "separation", "separation_theory", "half separation $u$", cluster_map, CLUSTERS),
+    Quantity(
+        "wavenumber",
+        "wavenumber",
+        "critical_wavenumber",
+        _label("wavenumber"),
+        wavenumber_map,
+        ("growth", "excluded"),
+        ring=True,
     ),
-    "competition": Quantity("observed", "predicted", "regime", PAIR, ring=True),
-}
-"""Name → Quantity."""
+    Quantity("competition", "observed", "predicted", "regime", competition_map, PAIR, ring=True),
+)
+QUANTITIES = {quantity.name: quantity for quantity in DECLARED}
