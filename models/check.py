@@ -21,6 +21,7 @@ from dispersion import ArgumentError, Block, Propagator, through_layers
 from dispersion.errors import frozen_array, whole_number
 from dispersion.grid import Wavenumber, conjugate_pairs, positions, wavenumber
 from dispersion.noun import Noun
+from dispersion.quiet import beyond_float64
 from dispersion.ring.mode import Mode
 from models.device import usable
 from models.measured import MEMORY, Measured, measure
@@ -104,6 +105,7 @@ class Check(Noun):
         return f"not confirmed: {where} (the response itself is known to {self.noise[worst]:.1e}); {leader}"
 
 
+@beyond_float64
 def check(
     layers: Sequence[Map],
     state: ArrayLike,

@@ -21,6 +21,7 @@ from dispersion.errors import ArgumentError, frozen, frozen_array, whole_number
 from dispersion.line.chain import BOUNDARIES
 from dispersion.memory import require
 from dispersion.noun import cached_property
+from dispersion.quiet import beyond_float64
 from dispersion.ring.relation import Spectrum
 from models.device import usable
 from models.inputs import Map, check_module, device_of, forward, grid_of, one_line, operator, plain
@@ -71,6 +72,7 @@ class Measured(Spectrum):
         return frozen(matrices)
 
 
+@beyond_float64
 def measure(
     fn: Map,
     state: ArrayLike,

@@ -313,3 +313,13 @@ def test_a_picture_of_a_file_with_any_name(name, tmp_path, capsys):
     shutil.copy(ROTATING, path)
     assert tokenwaves.main(["dispersion", str(path), "--plot", str(tmp_path / "a.pdf")]) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_multipliers_near_the_end_of_float64(tmp_path, capsys):
+    path = tmp_path / "huge.toml"
+    path.write_text('[block]\nn = 8\nattention_scale = 1e307\n[[head]]\nkernel = {type = "uniform"}\nvalue = -0.4\n')
+    tokenwaves.main(["dispersion", str(path)])
+    lines = capsys.readouterr().out.splitlines()
+    assert "max |Λ| = 4.00000e+306" in lines[2]
+    assert "4.00000e+306" in lines[5]
+    assert max(map(len, lines)) < 120

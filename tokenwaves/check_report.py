@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tokenwaves.output import aligned, wave_name
+from tokenwaves.output import aligned, factor, wave_name
 
 if TYPE_CHECKING:
     from models.check import Check
@@ -97,7 +97,7 @@ def text(found: dict[str, Any]) -> str:
             [
                 ("k", "|Λ|", "rate per layer", "arg Λ", "morphology"),
                 *(
-                    (wave_name(m["k"]), f"{m['growth']:.6f}", _signed(m["rate"]), _signed(m["phase"]), m["morphology"])
+                    (wave_name(m["k"]), factor(m["growth"]), _signed(m["rate"]), _signed(m["phase"]), m["morphology"])
                     for m in found["modes"]
                 ),
             ]

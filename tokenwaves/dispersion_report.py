@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dispersion import ArgumentError, Dispersion, FixedPoint, Mode
 from dispersion.block.stored import read_numbers
-from tokenwaves.output import aligned, wave_name
+from tokenwaves.output import aligned, factor, wave_name
 
 MARGIN = 1e-12
 """Relative size under which max |Λ| − 1 and g(a) − a count as zero."""
@@ -65,7 +65,7 @@ def text(found: dict[str, Any]) -> str:
     lines = [
         f"{found['file']}: {tokens}, d = {found['d']}, {heads}",
         f"state {_numbers(state)}, {at}",
-        f"{found['verdict']}: max |Λ| = {found['growth']:.6f} at k = {wave_name(modes[0]['k'])}",
+        f"{found['verdict']}: max |Λ| = {factor(found['growth'])} at k = {wave_name(modes[0]['k'])}",
         "",
         *aligned([COLUMNS, *(_row(mode) for mode in modes)]),
     ]
@@ -73,7 +73,7 @@ def text(found: dict[str, Any]) -> str:
     if points is not None:
         lines += ["", "homogeneous fixed points, and max |Λ| at k = 0:" if points else "no isolated fixed point found"]
         rows = [(_numbers(point["state"]), abs(complex(*point["multipliers"][0])), point["stable"]) for point in points]
-        lines += aligned([(a, f"{size:.6f}", "stable" if stable else "unstable") for a, size, stable in rows])
+        lines += aligned([(a, factor(size), "stable" if stable else "unstable") for a, size, stable in rows])
     return "\n".join([*lines, *(["", f"wrote {found['plot']}"] if "plot" in found else [])])
 
 
@@ -95,7 +95,7 @@ def _mode(mode: Mode) -> dict[str, Any]:
 
 def _row(mode: dict[str, Any]) -> tuple[str, ...]:
     q = mode["q"] if isinstance(mode["q"], list) else [mode["q"]]
-    sizes = (f"{mode['growth']:.6f}", *(f"{mode[name]:+z.6f}" for name in ("rate", "phase")))
+    sizes = (factor(mode["growth"]), *(f"{mode[name]:+z.6f}" for name in ("rate", "phase")))
     wavelength = f"{mode['wavelength']:.2f}" if isfinite(mode["wavelength"]) else "–"
     condition = f"{mode['condition']:.4g}" if isfinite(mode["condition"]) else "defective"
     return (

@@ -37,6 +37,11 @@ def check_plane(shape: tuple[int, ...]) -> None:
         raise ArgumentError("plot", f"a torus of {len(shape)} axes", "a ring or a torus of two axes")
 
 
+def factor(size: float) -> str:
+    """|Λ|, a factor per layer, to six digits behind the point, or six of them where it is large."""
+    return f"{size:.6f}" if size < 1e6 else f"{size:.5e}"
+
+
 def save_picture(figure: Figure, path: Path) -> str:
     """Write `figure` to `path`; returns that as text."""
     from figures.style import write_picture

@@ -21,7 +21,7 @@ from dispersion.errors import ArgumentError, frozen, instance, shown, whole_numb
 from dispersion.grid import conjugate_pairs, unfolded, wavenumber
 from dispersion.memory import require
 from dispersion.noun import Noun, cached_property
-from dispersion.quiet import harmless_underflow
+from dispersion.quiet import beyond_float64
 from dispersion.ring.relation import Spectrum, dispersion_relation
 from dispersion.summary import numbers, on_tokens, paragraph
 
@@ -188,7 +188,7 @@ class Propagator(Spectrum):
         return frozen(np.array(rows))
 
 
-@harmless_underflow
+@beyond_float64
 def orbit(block: Block, state: ArrayLike | None, layers: int) -> NDArray[np.float64]:
     """(layers+1, d) the homogeneous states a, g(a), g(g(a)), … of `block`: F(1⊗a) = 1⊗g(a).
 
@@ -198,7 +198,7 @@ def orbit(block: Block, state: ArrayLike | None, layers: int) -> NDArray[np.floa
     return _states(_repeated(block, layers, 0), block, state)
 
 
-@harmless_underflow
+@beyond_float64
 def along_orbit(block: Block, state: ArrayLike | None = None, layers: int = 1) -> Propagator:
     """The product of J(q) along `layers` layers (1 or more) of one `block`, from the homogeneous state 1⊗`state`.
 
@@ -208,7 +208,7 @@ def along_orbit(block: Block, state: ArrayLike | None = None, layers: int = 1) -
     return through_layers(_repeated(block, layers, 1), state)
 
 
-@harmless_underflow
+@beyond_float64
 def through_layers(blocks: Sequence[Block], state: ArrayLike | None = None) -> Propagator:
     """The product of J(q) through layers of different weights, from the homogeneous state 1⊗`state` (Eq. 180).
 
@@ -235,7 +235,7 @@ def through_layers(blocks: Sequence[Block], state: ArrayLike | None = None) -> P
     return Propagator(tuple(relations))
 
 
-@harmless_underflow
+@beyond_float64
 def asymptotic_rate(
     block: Block, state: ArrayLike | None = None, settle: int = 1000, layers: int = 1000
 ) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ from dispersion.eigen import TOLERANCE, ranking
 from dispersion.errors import ArgumentError, real_number
 from dispersion.grid import Wavenumber, positions
 from dispersion.noun import Noun
+from dispersion.quiet import power_of_two
 from dispersion.summary import growth, on_tokens, paragraph
 
 DEFECTIVE = 1e-6
@@ -95,8 +96,12 @@ def eigenmode(matrix: NDArray[np.complex128], index: int, k: Wavenumber, shape: 
     """
     from scipy import linalg
 
-    # A real J gets real eigenvectors for its real multipliers.
+    # LAPACK returns other numbers near the ends of float64
+    scale = power_of_two(np.maximum(np.abs(matrix).max(), 1e-300))
+    matrix = matrix / scale
+    # a real J gets real eigenvectors for its real multipliers
     values, lefts, rights = linalg.eig(matrix if matrix.imag.any() else matrix.real, left=True, right=True)
+    values = values * scale
     place = int(ranking(values)[index])
     multiplier, right, left = complex(values[place]), rights[:, place], lefts[:, place]
     right = right / np.linalg.norm(right)
