@@ -184,7 +184,7 @@ class Sender:
         progress: bool,
     ) -> None:
         self.layers, self.a, self.grid, self.progress = layers, a, grid, progress
-        self.device = None if device is None else usable(device, "device")
+        self.device = None if device is None else usable(device)
         n = prod(grid)
         # attention of 16 heads and a feed-forward of 4 d features are taken for the largest tensors
         self.at_once = max(1, memory // (8 * n * max(16 * n, 16 * len(a)))) if batched else 0

@@ -9,11 +9,8 @@ import torch
 from dispersion import ArgumentError
 
 
-def usable(device: str | torch.device | None, argument: str = "device") -> torch.device:
-    """The torch device called `device`, the CPU if None.
-
-    argument : what the ArgumentError calls it that says if float64 cannot be computed on it here.
-    """
+def usable(device: str | torch.device | None) -> torch.device:
+    """The torch device called `device`, the CPU if None; an ArgumentError where it cannot compute in float64."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -21,5 +18,5 @@ def usable(device: str | torch.device | None, argument: str = "device") -> torch
             torch.ones(1, dtype=torch.float64, device=found).sum().item()
     except Exception:  # each kind of device has its own ways to be absent
         accepted = "cpu; cuda on a machine with a GPU that PyTorch can use"
-        raise ArgumentError(argument, f"{str(device)!r}, which this machine does not have", accepted) from None
+        raise ArgumentError("device", f"{str(device)!r}, which this machine does not have", accepted) from None
     return found

@@ -109,7 +109,7 @@ def measure(
     require("shape", f"responses of {n:,} tokens and {d:,} features", 8 * 4 * n * d**2)
     probes = min(whole_number("probes", probes, 1), n - 1)
     check_module(fn)
-    where = device_of(fn) if device is None else usable(device, "device")
+    where = device_of(fn) if device is None else usable(device)
     base = torch.tensor(a, device=where).expand(n, d).contiguous()
     image, largest = forward(fn, base)
     at_once = max(1, whole_number("memory", memory, 1) // (COPIES * 8 * max(largest, n * d)))

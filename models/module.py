@@ -129,7 +129,7 @@ def to_torch(
         raise ArgumentError("dtype", dtype, "torch.float64 or torch.float32")
     if n is not None:
         whole_number("n", n, 2)
-    return TorchBlock(block, boundary, n).to(dtype=dtype, device=usable(device, "device"))
+    return TorchBlock(block, boundary, n).to(dtype=dtype, device=usable(device))
 
 
 def export(module: nn.Module) -> Block:

@@ -191,7 +191,7 @@ def load_program(
     """
     if not isinstance(trust, bool):
         raise ArgumentError("trust", repr(trust), "True or False")
-    file, place = file_path("path", path), usable(device, "device")
+    file, place = file_path("path", path), usable(device)
     try:
         content = file.read_bytes()
         note = Note.read(content)

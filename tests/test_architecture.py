@@ -23,7 +23,10 @@ from dispersion import (
     Normalisation,
     dispersion_relation,
 )
-from simulate import iterate
+from simulate import iterate, plan, sweep
+from simulate.engines import choice
+from simulate.engines.engine import Engine
+from simulate.engines.states import OneMap
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -187,3 +190,68 @@ def test_a_new_command(tmp_path, monkeypatch, capsys):
         tokenwaves.main(["--help"])
     assert "the tokens of a kernel" in capsys.readouterr().out
     monkeypatch.delitem(sys.modules, "tokenwaves.count")
+
+
+# An engine
+
+
+class Plain(Engine):
+    """Two features, by the block itself."""
+
+    name = "plain"
+
+    def fits(self, model):
+        return isinstance(model, Block) and model.d == 2
+
+    def system(self, models):
+        return OneMap(models[0].forward)
+
+    def operations(self, model):
+        return 4.0 * model.n**2
+
+    def bytes(self, model, points):
+        return 64.0 * points * model.n**2
+
+
+def test_a_new_engine(monkeypatch):
+    expected = iterate(block_with(None), depth=40, start=0.1)
+    engines = (Plain(), *choice.ENGINES)
+    for module in (choice, plan):
+        monkeypatch.setattr(module, "ENGINES", engines)
+    path = iterate(block_with(None), depth=40, start=0.1)
+    assert (expected.engine, path.engine) == ("blas", "plain")
+    np.testing.assert_allclose(path.state, expected.state, rtol=1e-12)
+    data = sweep(lambda gain: block_with(None), {"gain": [1.0, 2.0]}, depth=40, start=0.1)
+    assert list(data.engine.values) == [0, 0]
+
+
+# An adapter
+
+
+def test_a_new_adapter(tmp_path, monkeypatch, capsys):
+    torch = pytest.importorskip("torch")
+    from dispersion import LayerNorm
+    from models import families
+    from models.adapters import weights as checkpoints
+    from models.adapters.layer import Layer
+    from models.adapters.network import Network
+    from models.adapters.weights import Weights
+
+    def single(tensors, config):
+        weights = Weights(tensors, "single")
+        d = weights.take("q", None, None).shape[1]
+        maps = {name: weights.take(name[0], d, d) for name in ("query", "key", "value", "out", "weight_in")}
+        norms = {"attention_norm": LayerNorm(np.ones(d)), "feedforward_norm": LayerNorm(np.ones(d))}
+        layer = Layer(1, **maps, **norms, placement="pre", weight_out=maps["weight_in"].T, activation="tanh")
+        weights.finish(".")
+        return Network("single", (layer,), None, None, ())
+
+    monkeypatch.setitem(families.FAMILIES, "single", single)
+    monkeypatch.setitem(checkpoints.ANCHORS, "single", "q")
+    rng = np.random.default_rng(0)
+    torch.save({name: torch.tensor(0.3 * rng.standard_normal((4, 4))) for name in "qkvow"}, tmp_path / "model.pt")
+    state = ["--state", "0.3,-0.1,0.2,0.5", "--config", str(tmp_path / "config.json")]
+    (tmp_path / "config.json").write_text("{}")
+    assert tokenwaves.main(["check", str(tmp_path / "model.pt"), "--family", "single", *state, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["kind"], found["d"], found["confirmed"]) == ("single", 4, True)
