@@ -213,6 +213,7 @@ def calls() -> dict[str, Callable[[dict[str, Any]], Call]]:
                 "query_slope": {"position": STEPS},
                 "key_slope": {"position": STEPS},
                 "lag_logits": {"a": A2, "lags": STEPS},
+                "affine": {"lags": STEPS},
                 "periodic_on": {"shape": (6,)},
             }.items()
         },

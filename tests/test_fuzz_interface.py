@@ -83,11 +83,11 @@ MAPS = {
     # of states of any size, finite or not
     "dispersion.Activation": ("__call__", "taylor"),
     "dispersion.FeedForward": ("__call__", "taylor", "jacobian"),
-    "dispersion.QueryKey": ("queries", "keys", "logits"),
+    "dispersion.QueryKey": ("queries", "keys", "logits", "affine"),
     "dispersion.OutputValue": ("values", "mix", "mix_transposed"),
     "dispersion.Mask": ("logits",),
     "dispersion.Swin": ("logits",),
-    "dispersion.Rotary": ("queries", "keys", "logits", "rotated", "lag_logits", "query_slope", "key_slope"),
+    "dispersion.Rotary": ("queries", "keys", "logits", "rotated", "lag_logits", "query_slope", "key_slope", "affine"),
     "dispersion.Head": ("attention", "positional"),
     "dispersion.Block": (
         "forward",

@@ -172,14 +172,9 @@ class BlockSeries:
     def _heads(self, head: Head, seen: Series) -> list[tuple[float, Series]]:
         """The averages that a head mixes, with their shares: one, or two with a gate."""
         s0, grading = seen.values[0].real, self.grading
-        zero = np.zeros(grading.shape)
-        content, rotation = zero, np.pad(head.content, (0, 1))
-        if head.key_bias is not None:
-            rotation[-1, :-1] = head.key_bias
-        if head.rotary is not None:
-            lags = grid_lags(grading.shape).reshape(head.kernel.n, -1)
-            content = head.rotary.lag_logits(s0, lags).reshape(grading.shape)
-            rotation = rotary_content(head)
+        lags = grid_lags(grading.shape).reshape(head.kernel.n, -1)
+        content = head.query_key.lag_logits(s0, lags).reshape(grading.shape)
+        rotation = head.query_key.affine(positions(grading.shape))
         if head.gate is None:
             return [(1.0, self._average(seen, softmax(content + head.lag_logits, len(grading.shape)), rotation))]
         return [
@@ -229,15 +224,3 @@ class BlockSeries:
         else:
             raise ExclusionError("norm", type(norm).__name__, "LayerNorm, RMSNorm or DyT")
         return self._add(Affine(grading, standard, np.diag(norm.gain), norm.bias))
-
-
-def rotary_content(head: Head) -> NDArray[np.float64]:
-    """(N, d, d) W_r of a head with a rotary encoding: the logit of a pair of tokens at lag r is x_iᵀ W_r x_j."""
-    rotary = head.rotary
-    assert rotary is not None
-    angle = positions(head.kernel.shape) @ rotary.frequencies.T
-    zero = np.zeros(head.d)
-    query_bias, key_bias = rotary.queries(zero), rotary.keys(zero)
-    query = rotary.rotated(np.vstack([rotary.query.T, query_bias]), angle[:, None, :])
-    key = rotary.rotated(np.vstack([rotary.key.T, key_bias]), np.zeros_like(angle[0]))
-    return np.einsum("rah,bh->rab", query, key) / np.sqrt(len(rotary.query))

@@ -67,6 +67,14 @@ class ContentLogit(Noun):
         """(…) content logit at the homogeneous state `a` (d,) for lags r = i − j (…, D), up to a constant."""
         return np.zeros(states("lags", lags, None).shape[:-1])
 
+    def affine(self, lags: NDArray[np.int64]) -> Floats:
+        """(d+1, d+1) W̃ of the logit s̃_iᵀ W̃ s̃_j, s̃ = (x, 1), up to what is the same for every key; one for each of the
+        `lags` r = i − j (N, D), (N, d+1, d+1), where it depends on them.
+        """
+        matrix = np.pad(self.matrix, (0, 1))
+        matrix[-1, :-1] = 0.0 if self.linear is None else self.linear
+        return matrix
+
     def periodic_on(self, shape: tuple[int, ...]) -> bool:
         """Whether the logit is periodic on a ring or torus of this `shape`."""
         return True
@@ -237,6 +245,15 @@ class Rotary(QueryKey):
         (p1, p2), (k1, k2) = self._blocks(self.queries(a)), self._blocks(self.keys(a))
         angle = lags @ self.frequencies.T
         return (np.cos(angle) @ (p1 * k1 + p2 * k2) + np.sin(angle) @ (p1 * k2 - p2 * k1)) / np.sqrt(len(self.query))
+
+    @beyond_float64
+    def affine(self, lags: NDArray[np.int64]) -> Floats:
+        """(N, d+1, d+1) W̃_r of the logit s̃_iᵀ W̃_r s̃_j, s̃ = (x, 1), for `lags` r = i − j (N, D)."""
+        zero = np.zeros(self.d)
+        angle = self._angle(states("lags", lags, None, self.frequencies.shape[1]))[..., None, :]
+        query = self.rotated(np.vstack([self.query.T, self.queries(zero)]), angle)
+        key = self.rotated(np.vstack([self.key.T, self.keys(zero)]), np.zeros(len(self.frequencies)))
+        return np.einsum("...ah,bh->...ab", query, key) / np.sqrt(len(self.query))
 
     def periodic_on(self, shape: tuple[int, ...]) -> bool:
         """Whether every frequency lies on the grid of a ring or torus of this `shape`."""
