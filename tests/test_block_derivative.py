@@ -5,7 +5,19 @@ import numpy as np
 import pytest
 from conftest import SMOOTH
 
-from dispersion import ArgumentError, Block, DyT, FeedForward, Head, Kernel, LayerNorm, RMSNorm, Rotary
+from dispersion import (
+    ArgumentError,
+    Block,
+    DyT,
+    FeedForward,
+    Head,
+    Kernel,
+    LayerNorm,
+    Normalisation,
+    QueryKey,
+    RMSNorm,
+    Rotary,
+)
 from dispersion.block.derivative import value_and_jacobian
 
 
@@ -30,8 +42,12 @@ def test_plain_and_gated_blocks(random_block, activation, n, d, heads, gated):
 
 def head(d=3, n=6, **options):
     rng = np.random.default_rng(5)
-    content = {} if "rotary" in options else {"content": rng.normal(size=(d, d))}
+    content = {} if "rotary" in options or "content" in options else {"content": rng.normal(size=(d, d))}
     return Head(Kernel.table(rng.normal(size=n)), rng.normal(size=(d, d)), **content, **options)
+
+
+def factors(*biases, d=3):
+    return QueryKey(*np.random.default_rng(11).normal(size=(2, 4, d)), *biases)
 
 
 def rotary(pairing, *biases, d=3, n=6):
@@ -52,8 +68,10 @@ BIAS = np.where(np.eye(6, k=2) > 0, -np.inf, np.random.default_rng(7).normal(siz
         {"rotary": rotary("interleaved")},
         {"rotary": rotary("half", [0.1, -0.2, 0.3, 0.4], [0.5, 0.1, -0.6, 0.2]), "gate": 0.6, "bias": BIAS},
         {"key_bias": [0.3, -0.5, 0.2]},
+        {"content": factors()},
+        {"content": factors([0.1, -0.2, 0.3, 0.4], [0.5, 0.1, -0.6, 0.2]), "gate": 0.6},
     ],
-    ids=["gate", "bias", "rotary", "interleaved", "rotary with all", "key bias"],
+    ids=["gate", "bias", "rotary", "interleaved", "rotary with all", "key bias", "factors", "factors with all"],
 )
 def test_heads(options):
     agrees(Block([head(**options), head()], attention_scale=0.4, attention_bias=[0.1, -0.3, 0.2]), state(2, 6, 3))
@@ -127,3 +145,11 @@ def test_rotary_frequencies_off_the_grid_are_refused():
     turning = Rotary(np.eye(2), np.eye(2), [0.3])
     with pytest.raises(ArgumentError, match="rotary"):
         Block([Head(Kernel.uniform(4), np.eye(2), rotary=turning)]).jacobian(np.ones((4, 2)))
+
+
+@pytest.mark.parametrize("norm", [LayerNorm, RMSNorm, DyT])
+def test_formulas_of_normalisations_are_their_complex_steps(norm):
+    rng = np.random.default_rng(12)
+    one, x = norm(rng.normal(size=4), rng.normal(size=4)), rng.normal(size=(3, 5, 4))
+    steps = one.gain[:, None] * Normalisation._derivative(one, x)
+    np.testing.assert_allclose(one.jacobian(x), steps, rtol=0, atol=1e-14)

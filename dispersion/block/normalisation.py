@@ -55,7 +55,9 @@ class Normalisation(Noun):
         raise NotImplementedError
 
     def _derivative(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        raise NotImplementedError
+        """(…, d, d) dz/dx, by complex steps, exact to rounding, where a subclass has no formula."""
+        steps = self._standard(x[..., None, :] + 1e-30j * np.eye(self.d))
+        return np.swapaxes(steps.imag, -1, -2) / 1e-30
 
 
 @dataclass(frozen=True, eq=False)
