@@ -10,6 +10,7 @@ import xarray as xr
 
 from dispersion import ArgumentError
 from dispersion.atomic import replacing
+from dispersion.block.toml_reader import reason
 
 
 def write_text(text: str, path: Path) -> Path:
@@ -43,6 +44,5 @@ def writable(folder: Path) -> Path:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        reason = (error.strerror or type(error).__name__).lower()
-        raise ArgumentError("out", f"{str(folder)!r} ({reason})", "a folder that can be written to") from None
+        raise ArgumentError("out", f"{str(folder)!r} ({reason(error)})", "a folder that can be written to") from None
     return folder

@@ -19,6 +19,7 @@ from figures import NAMES, fig2
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.toml") if ".diagram" not in path.name)
+COMMANDS = [verb.replace("_", "-") for verb in tokenwaves.VERBS]
 ROTATING = str(ROOT / "examples" / "rotating.toml")
 
 
@@ -60,7 +61,7 @@ def test_unknown_figure_in_a_process_of_its_own(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["dispersion", "derive", "check", "figures"])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_help_loads_nothing_heavy(name, tmp_path):
     heavy = f"import sys, tokenwaves\ntry: tokenwaves.main(['{name}', '--help'])\nexcept SystemExit: pass\n"
     heavy += "heavy = {'numpy', 'scipy', 'sympy', 'matplotlib', 'xarray', 'numba', 'torch'}\n"
@@ -85,9 +86,7 @@ def test_help_is_quick(tmp_path):
     assert min(times) < 0.5
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--help"], *([name, "--help"] for name in ("dispersion", "derive", "check", "figures"))]
-)
+@pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in COMMANDS)])
 def test_help(arguments, capsys):
     with pytest.raises(SystemExit) as stop:
         tokenwaves.main(arguments)
