@@ -14,10 +14,10 @@ from simulate.engines import _compiled
 
 ROOT = Path(__file__).parents[1]
 RUN = """
-from simulate.engines._rows import exact_rows, two_powers
+from simulate.engines._rows import exact_rows
 import numpy as np
-two_powers(np.zeros(4, complex), np.ones(4), np.full(4, 3.0), 1.0, 1.0)
-print(len(two_powers.stats.cache_hits), len(two_powers.stats.cache_misses))
+exact_rows(0, 4, np.ones(4), np.ones(8), np.ones(16), 1.0, np.empty(4))
+print(len(exact_rows.stats.cache_hits), len(exact_rows.stats.cache_misses))
 """
 
 

@@ -74,24 +74,3 @@ def shifted_rows(first, last, x, keys, logits, content, ratio):  # type: ignore[
         store(sums, 0, s)
         store(sums, 1, t)
         ratio[i] = sums[0].sum() / sums[1].sum()
-
-
-@entry()
-def two_powers(pair, power, x, odd, even):  # type: ignore[no-untyped-def]
-    """Write odd·x^k + i·even·x^{k+1} into `pair` (N,) complex, `power` (N,) being x^{k−1}; then x^{k+1}."""
-    for j in range(x.shape[0]):
-        first = power[j] * x[j]
-        second = first * x[j]
-        pair[j] = complex(odd * first, even * second)
-        power[j] = second
-
-
-@entry()
-def add_terms(pair, k, content, x, power, numerator, denominator):  # type: ignore[no-untyped-def]
-    """Add the moments c_k C_k + i c_{k+1} C_{k+1} of `pair` (N,) to T and S = dT/dt; `power` (N,): t^{k−1}, t = χx."""
-    for i in range(x.shape[0]):
-        t = content * x[i]
-        odd, even = pair[i].real, pair[i].imag * t
-        numerator[i] += power[i] * (k * odd + (k + 1) * even)
-        denominator[i] += power[i] * t * (odd + even)
-        power[i] *= t * t

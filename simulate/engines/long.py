@@ -97,8 +97,6 @@ class LongRing:
     def _by_moments(self, x: NDArray[np.float64], terms: int) -> list[NDArray[np.float64]]:
         from scipy import fft
 
-        from simulate.engines._rows import add_terms, two_powers
-
         n, heads = len(x), range(len(self._heads))
         slope = coefficients(terms - 1, REACHES[terms // 2 - 1])
         c = slope / np.arange(1, terms + 1)
@@ -108,12 +106,18 @@ class LongRing:
         for first in range(1, terms, 2 * len(batch)):
             ks = range(first, min(first + 2 * len(batch), terms), 2)
             for pair, k in zip(batch, ks, strict=False):
-                two_powers(pair, power, x, c[k - 1], c[k])
+                odd = power * x
+                power = odd * x
+                pair.real, pair.imag = c[k - 1] * odd, c[k] * power
             spectrum = fft.fft(batch[: len(ks)], axis=-1, workers=workers)
             for h in heads:
                 moments = fft.ifft(spectrum * self._heads[h].symbol, axis=-1, workers=workers, overwrite_x=True)
-                for pair, k in zip(moments, ks, strict=True):
-                    add_terms(pair, k, self._heads[h].content, x, powers[h], numerators[h], denominators[h])
+                t = self._heads[h].content * x
+                for pair, k in zip(moments, ks, strict=True):  # T and S = dT/dt, k at a time
+                    odd, even = pair.real, pair.imag * t
+                    numerators[h] += powers[h] * (k * odd + (k + 1) * even)
+                    denominators[h] += powers[h] * t * (odd + even)
+                    powers[h] *= t * t
         return list(numerators / denominators)
 
 

@@ -1,35 +1,30 @@
-"""The engine of blocks of any kind: attention in compiled tiles, a head to a thread, feed-forward by BLAS.
+"""The engine of blocks of any kind: products by BLAS, exponentials by numpy, a head to a thread.
 
-For each head, with W = QᵀK and M = OV of few rows where their rank allows it,
+For each head, with queries q, keys k and values v affine in s = LN_1(x),,
 
-    E_ij = e^{(Q s_i)·(K s_j) + b_ij − max_j},   y_i = x_i + ε_a Σ_h O_h (Σ_j E_ij V_h s_j)/(Σ_j E_ij),   s = LN_1(x)
-
-A bias of the queries or keys is a row of Q or K that meets a last feature of s, which is 1.
+    E_ij = e^{q_i·k_j + b_ij − max_j},   y_i = x_i + ε_a Σ_h O_h (Σ_j E_ij v_j)/(Σ_j E_ij)
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dispersion.block.factors import Rotary
+from dispersion import Block
+from dispersion.block.factors import Bilinear, QueryKey, Rotary
 from dispersion.block.head import Head
 from dispersion.block.kernel import softmax
 from dispersion.grid import positions
 from dispersion.line.chain import Chain, chain_logits, positional_kernel
 from simulate.engines.engine import Engine, Model, heads_of
-from simulate.engines.scalar import aligned
 from simulate.engines.states import OneMap
 from simulate.engines.threads import one_blas_thread, pool, thread_count
 
-LOG2_E = 1 / math.log(2)
+Floats = NDArray[np.float64]
 
 ALONE = 1e7
 """Multiply-adds below which threads cost more than they save."""
@@ -63,98 +58,57 @@ class Blas(Engine):
         return 8 * (40 * points * model.n * model.d + model.n**2 * (3 * heads_of(model) + 6))
 
 
-@dataclass(frozen=True, eq=False)
-class Factors:
-    """A matrix (a, b) as left.T @ right of few rows; left is None where the matrix itself is as good."""
-
-    left: NDArray[np.float64] | None
-    right: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, matrix: NDArray[np.float64]) -> Factors:
-        """Of rank r ≤ b/2 where the other singular values are rounding errors of the largest."""
-        u, sizes, v = np.linalg.svd(matrix, full_matrices=False)
-        rank = max(1, int((sizes > sizes[0] * len(matrix) * np.finfo(float).eps).sum()))
-        if rank > matrix.shape[1] // 2:
-            return cls(None, matrix)
-        return cls((u[:, :rank] * sizes[:rank]).T.copy(), v[:rank].copy())
-
-
-class Desk:
-    """What a thread needs beside the tokens while it works on a head: room for the largest of `heads`, n tokens."""
-
-    def __init__(self, heads: Sequence[HeadMap], n: int) -> None:
-        from simulate.engines._lanes import LANES
-        from simulate.engines._tiles import ROWS
-
-        tiles, features = -(-n // ROWS) * ROWS, max(head.features for head in heads)
-        self.queries = _blank(tiles, max(_wider(head.depth) for head in heads))
-        self.keys = _blank(max(head.key_rows for head in heads), _wider(n))
-        self.values = _blank(tiles, _wider(features))
-        self.tile, self.mean = _blank(ROWS, -(-n // LANES) * LANES), _blank(ROWS, -(-features // LANES) * LANES)
-
-
 class HeadMap:
     """What one head does at every layer.
 
-    head : the Head. logits : (n, n) positional, −inf for pairs that are not there. position : (n, D). scale : ε_a.
-    constant : whether tokens have a last feature 1, which biases meet.
+    head : the Head. logits : (n, n) positional, −inf for pairs that are not there. position : (n, D) of the tokens.
+    scale : ε_a.
     """
 
-    def __init__(
-        self, head: Head, logits: NDArray[np.float64], position: NDArray[np.int64], scale: float, constant: bool
-    ) -> None:
-        from simulate.engines._exp import REMOVED
-        from simulate.engines._lanes import LANES
-        from simulate.engines._tiles import ROWS
-
-        n = len(logits)
-        whole = -(-n // LANES) * LANES
-        positional = np.zeros_like(logits) if head.gate is not None else logits
-        bias, lines = _lines(np.maximum(positional * LOG2_E, REMOVED), whole)
-        edge = np.where(np.arange(whole - LANES, whole) < n, 0.0, REMOVED)[None]
-        turns = np.zeros((2, 0, 0))
-        if head.rotary is None:
-            bilinear = np.vstack([head.content, _or_zero(head.key_bias, head.d)]) if constant else head.content
-            content = Factors.of(bilinear * LOG2_E)
-            # x_iᵀ W x_j: the query meets W, or its left factor; the key its right factor, or nothing
-            query = content.right.T if content.left is None else content.left
-            key = np.zeros((0, 0)) if content.left is None else content.right
-        else:
-            query, key, turns = _rotary(head.rotary, position, constant)
-        value = Factors.of(scale * head.value)
-        self.left, self.features, self.depth, self._n = value.left, len(value.right), len(query), n
-        share, fixed = 1.0, np.zeros((0, whole))
+    def __init__(self, head: Head, logits: Floats, position: NDArray[np.int64], scale: float) -> None:
+        self._query, self._key, turns = _queries_keys(head.query_key, position)
+        self._turns = turns
+        self._bias = None if head.gate is not None else _compact(logits)
+        self._share, self._fixed = 1.0, None
         if head.gate is not None:
-            share, fixed = 1 - head.gate, _padded(head.gate * softmax(logits), n, whole)
-        self.key_rows = -(-len(key) // ROWS) * ROWS
-        # rows are a vector longer than need be: lengths that are powers of two share cache sets
-        self._maps = (
-            _padded(query.T, len(query.T), _wider(self.depth)),
-            _padded(key, self.key_rows, key.shape[1]),
-            _padded(value.right.T, len(value.right.T), _wider(self.features)),
-            turns,
-        )
-        self._rule = bias, lines, edge, share, fixed.reshape(-1, whole // LANES, LANES)
+            self._share, self._fixed = 1 - head.gate, head.gate * softmax(logits)
+        output, value = head.output_value.output, head.output_value.value
+        self._value = output.T if value is None else value.T
+        self.left = None if value is None else scale * output.T
+        if value is None:
+            self._value = scale * self._value
+        self.features, self.depth = self._value.shape[1], self._query[0].shape[1]
 
-    def attend(
-        self,
-        count: int,
-        rows: tuple[int, int],
-        tokens: NDArray,
-        turned: NDArray,
-        desk: Desk,
-        target: NDArray,
-        column: int,
-    ) -> None:
-        """Write what the tokens `rows` take from all, in `count` states, to `target` (·, n, ·), from `column` on.
+    def attend(self, seen: Floats, target: Floats, weights: Floats) -> None:
+        """Write what the tokens of states `seen` (P, n, d) take from all to `target` (P, n, features).
 
-        tokens : (·, whole tiles, features). turned : their transposes (·, features, whole vectors).
+        weights : (P, n, n) scratch, which stays in the cache from head to head.
         """
-        from simulate.engines._tiles import attend
+        with np.errstate(all="ignore"):
+            queries, keys = self._affine(self._query, seen), self._affine(self._key, seen)
+            np.matmul(queries, keys.swapaxes(1, 2), out=weights)
+            if self._bias is not None:
+                np.add(weights, self._bias, out=weights)
+            np.subtract(weights, weights.max(axis=-1, keepdims=True), out=weights)
+            np.exp(weights, out=weights)
+            values = np.ones((len(seen), seen.shape[1], self.features + 1))  # the last feature adds up the weights
+            np.matmul(seen, self._value, out=values[..., :-1])
+            sums = weights @ values
+            np.multiply(sums[..., :-1], self._share / sums[..., -1:], out=target)
+            if self._fixed is not None:
+                target += self._fixed @ values[..., :-1]
 
-        seen = count, *rows, self._n, tokens, turned, *self._maps, self.depth, self.features
-        attend(*seen, *self._rule, target, column, desk.queries, desk.keys, desk.values, desk.tile, desk.mean)
+    def _affine(self, maps: tuple[Floats | None, Floats | None], seen: Floats) -> Floats:
+        """(P, n, ·) queries or keys, turned by where the tokens are."""
+        matrix, bias = maps
+        if matrix is None:
+            return seen
+        made = seen @ matrix if bias is None else seen @ matrix + bias
+        if self._turns is None:
+            return made
+        (c, s), half = self._turns, made.shape[-1] // 2
+        a, b = made[..., :half], made[..., half:]
+        return np.concatenate([c * a - s * b, s * a + c * b], axis=-1)
 
 
 class VectorMap:
@@ -164,16 +118,12 @@ class VectorMap:
     """
 
     def __init__(self, model: Model) -> None:
-        from simulate.engines._tiles import ROWS
-
         self.block, self.n = model.block if isinstance(model, Chain) else model, model.n
-        parts = _parts(model)
-        constant = any(_biased(head) for head, _, _ in parts)
-        maps = [HeadMap(*part, self.block.attention_scale, constant) for part in parts]
+        self._group = max(1, GROUP // self.n)
+        maps = [HeadMap(*part, self.block.attention_scale) for part in _parts(model)]
         # heads of full rank first: what they give is added up; one product brings that of the others to the features
         full, low = [head for head in maps if head.left is None], [head for head in maps if head.left is not None]
-        self._heads = [*full, *low]
-        self._full = len(full)
+        self._heads, self._full = [*full, *low], len(full)
         self._left = np.concatenate([np.zeros((0, model.d)), *(head.left for head in low if head.left is not None)])
         self._columns = np.cumsum([0] + [head.features for head in self._heads]).tolist()
         forward = self.block.feedforward
@@ -181,18 +131,10 @@ class VectorMap:
             sum(self.n**2 * (head.depth + head.features + 20.0) for head in maps),
             0.0 if forward is None else (3.0 if forward.gated else 2.0) * self.n * forward.weight_in.size,
         )
-        self._group = max(1, GROUP // self.n)
         threads = thread_count() if self._group * self._operations[0] > ALONE else 1
-        self._desks = [Desk(maps, self.n) for _ in range(threads)]
-        self._items = {number: _items(len(maps), number, self.n) for number in (1, threads)}
-        tiles, features = -(-self.n // ROWS) * ROWS, model.d + constant
-        self._tokens = _blank(self._group, tiles, features)
-        self._turned = _blank(self._group, features, _wider(self.n))
-        if constant:
-            self._tokens[:, : self.n, -1] = self._turned[:, -1, : self.n] = 1.0
-        self._taken = _blank(self._group, self.n, _wider(self._columns[-1]))
+        self._desks = [np.empty((self._group, self.n, self.n)) for _ in range(min(threads, len(maps)))]
 
-    def __call__(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def __call__(self, x: Floats) -> Floats:
         """(…, n, d) F(X)."""
         states = x.reshape(-1, *x.shape[-2:])
         seen, out = self.block.seen(states), np.empty_like(states)
@@ -202,38 +144,38 @@ class VectorMap:
                 out[some] = self._layer(seen[some], states[some])
         return out.reshape(x.shape)
 
-    def _layer(self, seen: NDArray[np.float64], x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _layer(self, seen: Floats, x: Floats) -> Floats:
         """(P, n, d) F(X) of a group of states `x` and what the heads see of them."""
         count, n, d = x.shape
-        self._tokens[:count, :n, :d], self._turned[:count, :d, :n] = seen, seen.swapaxes(1, 2)
-        x, out = x.reshape(-1, d), np.empty((count * n, d))
-        taken = self._taken[:count].reshape(count * n, -1)
+        taken, out = np.empty((count, n, self._columns[-1])), np.empty((count * n, d))
 
-        def attend(desk: Desk, item: tuple[int, tuple[int, int]]) -> None:
-            number, rows = item
-            column = self._columns[number]
-            self._heads[number].attend(count, rows, self._tokens, self._turned, desk, self._taken, column)
+        def attend(desk: Floats, number: int) -> None:
+            first, last = self._columns[number : number + 2]
+            self._heads[number].attend(seen, taken[..., first:last], desk[:count])
 
-        def finish(desk: Desk, span: slice) -> None:
-            full, low = np.split(taken[span, : self._columns[-1]], [self._full * d], axis=1)
+        flat, rows = x.reshape(-1, d), taken.reshape(count * n, -1)
+
+        def finish(desk: Floats, span: slice) -> None:
+            full, low = np.split(rows[span], [self._full * d], axis=1)
             added = full.reshape(len(full), self._full, d).sum(axis=1) + low @ self._left
             if self.block.attention_bias is not None:
                 added += self.block.attention_scale * self.block.attention_bias
-            out[span] = self.block.pointwise(x[span] + added)
+            with np.errstate(all="ignore"):
+                out[span] = self.block.pointwise(flat[span] + added)
 
         attending, finishing = (
-            self._desks[: len(self._desks) if count * operations > ALONE else 1] for operations in self._operations
+            self._desks[: len(self._desks) if count * work > ALONE else 1] for work in self._operations
         )
-        _each(attend, self._items[len(attending)], attending)
-        _each(finish, [slice(first, first + TOGETHER) for first in range(0, len(x), TOGETHER)], finishing)
+        _each(attend, range(len(self._heads)), attending)
+        _each(finish, [slice(first, first + TOGETHER) for first in range(0, len(flat), TOGETHER)], finishing)
         return out.reshape(count, n, d)
 
 
-def _each(work: Callable[[Desk, Any], None], items: Sequence[Any], desks: Sequence[Desk]) -> None:
+def _each(work: Callable[[Floats, Any], None], items: Sequence[Any], desks: Sequence[Floats]) -> None:
     """`work` of each of `items` by as many threads as there are `desks`; this thread is one of them."""
     queue = iter(items)
 
-    def run(desk: Desk) -> None:
+    def run(desk: Floats) -> None:
         for item in queue:
             work(desk, item)
 
@@ -245,85 +187,40 @@ def _each(work: Callable[[Desk, Any], None], items: Sequence[Any], desks: Sequen
             other.result()
 
 
-def _items(heads: int, threads: int, n: int) -> list[tuple[int, tuple[int, int]]]:
-    """(head, range of tokens) to be worked on: whole heads, but for the last few, divided among all threads."""
-    from simulate.engines._tiles import ROWS
-
-    whole = heads - heads % threads
-    parts = -(-threads // (heads - whole)) if whole < heads else 1
-    edges = np.linspace(0, -(-n // ROWS), parts + 1).astype(int) * ROWS
-    ranges = [(int(a), int(min(b, n))) for a, b in pairwise(edges) if a < b]
-    return [(number, (0, n)) for number in range(whole)] + [
-        (number, rows) for number in range(whole, heads) for rows in ranges
-    ]
-
-
-def _biased(head: Head) -> bool:
-    """Whether queries or keys have biases."""
-    rotary = head.rotary
-    biases = (head.key_bias,) if rotary is None else (rotary.query_bias, rotary.key_bias)
-    return any(bias is not None for bias in biases)
-
-
-def _or_zero(bias: NDArray[np.float64] | None, size: int) -> NDArray[np.float64]:
-    return np.zeros(size) if bias is None else bias
-
-
-def _parts(model: Model) -> list[tuple[Head, NDArray[np.float64], NDArray[np.int64]]]:
+def _parts(model: Model) -> list[tuple[Head, Floats, NDArray[np.int64]]]:
     """(head, positional logits, positions of the tokens) of each head."""
-    if isinstance(model, Chain):
-        position = np.arange(model.n)[:, None]
-        kernels = [positional_kernel(head) for head in model.block.heads]
-        logits = [chain_logits(kernel, model.n, model.boundary) for kernel in kernels]
-    else:
-        position = positions(model.shape)
-        logits = [head.positional() for head in model.heads]
-    heads = model.block.heads if isinstance(model, Chain) else model.heads
-    return [(head, table, position) for head, table in zip(heads, logits, strict=True)]
+    if isinstance(model, Block):
+        return [(head, head.positional(), positions(model.shape)) for head in model.heads]
+    position = np.arange(model.n)[:, None]
+    kernels = [positional_kernel(head) for head in model.block.heads]
+    logits = [chain_logits(kernel, model.n, model.boundary) for kernel in kernels]
+    return [(head, table, position) for head, table in zip(model.block.heads, logits, strict=True)]
 
 
-def _rotary(
-    rotary: Rotary, position: NDArray[np.int64], constant: bool
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Query, key (d_h, d + constant), first members of all 2-blocks before the second; (cos, sin) (2, n, d_h/2)."""
-    size = len(rotary.query)
-    query, key = rotary.query, rotary.key
-    if constant:
-        query = np.column_stack([query, _or_zero(rotary.query_bias, size)])
-        key = np.column_stack([key, _or_zero(rotary.key_bias, size)])
-    order = np.arange(size) if rotary.pairing == "half" else np.r_[0:size:2, 1:size:2]
-    angle = position @ rotary.frequencies.T
-    return LOG2_E / np.sqrt(size) * query[order], key[order], np.array([np.cos(angle), np.sin(angle)])
+def _queries_keys(
+    logit: Any, position: NDArray[np.int64]
+) -> tuple[tuple[Floats, Floats | None], tuple[Floats | None, Floats | None], tuple[Floats, Floats] | None]:
+    """(matrix, bias) of queries and of keys, without a matrix for keys that are the tokens; (cos, sin) (n, d_h/2).
 
-
-def _lines(bias: NDArray[np.float64], whole: int) -> tuple[NDArray[np.float64], tuple[int, int]]:
-    """`bias` (n, n) laid out so that row i starts at first + i·step, and (first, step).
-
-    One line of 2n − 1 numbers where it depends on i − j alone, and so stays in the cache; else row after row, each of
-    length `whole`.
+    With a rotary encoding the first members of all 2-blocks come before the second.
     """
-    n = len(bias)
-    if (bias[1:, 1:] == bias[:-1, :-1]).all():
-        return np.concatenate([bias[::-1, 0], bias[0, 1:], np.zeros(whole - n + 1)]), (n - 1, -1)
-    rows = np.zeros((n, whole))
-    rows[:, :n] = bias
-    return rows.ravel(), (0, whole)
+    if isinstance(logit, Bilinear):
+        return (logit.matrix, logit.linear), (None, None), None
+    assert isinstance(logit, QueryKey)
+    order, turns = np.arange(len(logit.query)), None
+    if isinstance(logit, Rotary):
+        order = order if logit.pairing == "half" else np.r_[0 : len(order) : 2, 1 : len(order) : 2]
+        angle = position @ logit.frequencies.T
+        turns = np.cos(angle), np.sin(angle)
+    query, key = logit.query[order].T / logit.root, logit.key[order].T
+    biases = (None if bias is None else bias[order] for bias in (logit.query_bias, logit.key_bias))
+    query_bias, key_bias = biases
+    return (query, None if query_bias is None else query_bias / logit.root), (key, key_bias), turns
 
 
-def _blank(*shape: int) -> NDArray[np.float64]:
-    array = aligned(shape)
-    array[:] = 0.0
-    return array
-
-
-def _padded(matrix: NDArray[np.float64], rows: int, width: int) -> NDArray[np.float64]:
-    array = _blank(rows, width)
-    array[: matrix.shape[0], : matrix.shape[1]] = matrix
-    return array
-
-
-def _wider(width: int) -> int:
-    """Whole vectors, and one more."""
-    from simulate.engines._lanes import LANES
-
-    return (-(-width // LANES) + 1) * LANES
+def _compact(logits: Floats) -> Floats:
+    """`logits` (n, n); where they depend on i − j alone, a view of one line of 2n − 1 numbers."""
+    if (logits[1:, 1:] == logits[:-1, :-1]).all():
+        line = np.concatenate([logits[::-1, 0], logits[0, 1:]])
+        return np.lib.stride_tricks.sliding_window_view(line, len(logits))[::-1]
+    return logits
