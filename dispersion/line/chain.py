@@ -38,14 +38,22 @@ STEEPEST = {
 class Chain(Noun):
     """The heads and feed-forward of a block on n tokens in a row.
 
-    block : the Block, on a ring and without gates. Its kernels say which lags exist: those they carry (`Kernel.lags`)
-        with a finite logit. A block on a ring of 2n−1 tokens or more carries every lag of an open chain of n.
-    n : number of tokens, at least 2; it need not be `block.n`.
-    boundary : 'periodic', lags taken mod n, which must keep them distinct (always so for n = `block.n`);
+    Parameters
+    ----------
+    block : Block
+        On a ring and without gates. Its kernels say which lags exist: those they carry (`Kernel.lags`) with a finite
+        logit. A block on a ring of 2n−1 tokens or more carries every lag of an open chain of n.
+    n : int
+        Number of tokens, at least 2; it need not be `block.n`.
+    boundary : {'periodic', 'open', 'causal'}
+        'periodic', lags taken mod n, which must keep them distinct (always so for n = `block.n`);
         'open', keys beyond the ends do not exist and rows are normalised over those that do;
         'causal', open and j ≤ i.
 
-    An ArgumentError names a value that cannot be used, a row left without keys among them.
+    Raises
+    ------
+    ArgumentError
+        Names a value that cannot be used, a row left without keys among them.
     """
 
     block: Block
@@ -84,7 +92,10 @@ class Chain(Noun):
     def attention(self, state: ArrayLike | None = None) -> NDArray[np.float64]:
         """(heads, n, n) weights A°_ij of each head at 1⊗`state`, where all content logits but rotary ones cancel.
 
-        state : a, (d,), or a number for d = 1; zero by default.
+        Parameters
+        ----------
+        state : (d,) array_like, optional
+            a, or a number for d = 1; zero by default.
         """
         seen = self.block.seen(self.block.homogeneous_state(state))
         kernels = [homogeneous_kernel(head, seen) for head in self.block.heads]
@@ -92,9 +103,17 @@ class Chain(Noun):
 
     @beyond_float64
     def forward(self, x: ArrayLike) -> NDArray:
-        """F(X) for states `x` (…, n, d) → (…, n, d); (…, n) → (…, n) is accepted for d = 1.
+        """F(X): Eqs. 1 and 2 with the sums over the keys that exist.
 
-        Eqs. 1 and 2 with the sums over the keys that exist. Complex states are accepted: F is continued analytically.
+        Parameters
+        ----------
+        x : (…, n, d) array_like
+            States; (…, n) is accepted for d = 1. Complex states are accepted: F is continued analytically.
+
+        Returns
+        -------
+        (…, n, d) ndarray
+            The states one layer on; (…, n) for (…, n).
         """
         x = number_array("x", x)
         squeezed = self.d == 1 and x.ndim >= 1 and x.shape[-1] == self.n and x.shape[-2:] != (self.n, 1)
@@ -112,10 +131,22 @@ class Chain(Noun):
         return out[..., 0] if squeezed else out
 
     def jacobian(self, state: ArrayLike | None = None) -> NDArray[np.float64]:
-        """(n·d, n·d) derivative of F at 1⊗`state`, I⊗C + ε_a Σ_h A°_h ⊗ C M_h N_1 (Eq. 55), tokens before features.
+        """Derivative of F at 1⊗`state`, I⊗C + ε_a Σ_h A°_h ⊗ C M_h N_1 (Eq. 55).
 
-        state : a, (d,), or a number for d = 1; zero by default. An ArgumentError refuses the bytes of more than 80 % of
-        the available memory.
+        Parameters
+        ----------
+        state : (d,) array_like, optional
+            a, or a number for d = 1; zero by default.
+
+        Returns
+        -------
+        (n·d, n·d) ndarray
+            Tokens before features.
+
+        Raises
+        ------
+        ArgumentError
+            Refuses the bytes of more than 80 % of the available memory.
         """
         needed = jacobian_bytes(len(self.block.heads), self.n, self.d)
         require("n", f"{self.n}, a Jacobian of {self.n * self.d:,}²", needed)
@@ -124,10 +155,25 @@ class Chain(Noun):
 
 @harmless_underflow
 def core(block: Block, layers: int, n: int) -> slice:
-    """The tokens on which `n` tokens with open and with periodic ends agree exactly after `layers` layers (Prop. A.2).
+    """The tokens on which open and periodic ends agree exactly after a number of layers (Prop. A.2).
 
-    With lags −p … s in `block` they are Ls ≤ j < n − Lp, counted from zero: the left end is felt through s, the right
-    end through p. Lξ < i ≤ n − Lξ, counted from one with ξ = max(p, s), lies within. Possibly empty.
+    Parameters
+    ----------
+    block : Block
+        Its kernels carry the lags −p … s.
+    layers : int
+        L, the number of layers.
+    n : int
+        Number of tokens.
+
+    Returns
+    -------
+    slice
+        Ls ≤ j < n − Lp, counted from zero: the left end is felt through s, the right end through p. Possibly empty.
+
+    Notes
+    -----
+    Lξ < i ≤ n − Lξ, counted from one with ξ = max(p, s), lies within.
     """
     require_chain(block)
     layers, n = whole_number("layers", layers, 0), whole_number("n", n, 2)
@@ -138,7 +184,20 @@ def core(block: Block, layers: int, n: int) -> slice:
 
 @harmless_underflow
 def tail_mass(kernel: Kernel, distance: int) -> float:
-    """δ(ξ) = Σ_{|r| > ξ} A_r, the attention weight of `kernel` beyond the `distance` ξ ≥ 0."""
+    """δ(ξ) = Σ_{|r| > ξ} A_r, the attention weight of a kernel beyond a distance.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Its attention weights are the A_r.
+    distance : int
+        ξ ≥ 0, in tokens.
+
+    Returns
+    -------
+    float
+        δ(ξ).
+    """
     if len(instance("kernel", kernel, Kernel).shape) > 1:
         raise ArgumentError("kernel", f"a torus of {kernel.shape} tokens", "a ring of tokens")
     beyond = np.abs(kernel.lags) > whole_number("distance", distance, 0)
@@ -149,10 +208,26 @@ def tail_mass(kernel: Kernel, distance: int) -> float:
 def tail_bound(block: Block, layers: int, distance: int, radius: float) -> float:
     """A bound on |x°_j − x_j|, open against periodic ends, for Lξ ≤ j < n − Lξ after L layers (App. A.7).
 
-    block : the Block; layers : L; distance : ξ, in tokens; radius : R with |x_j| ≤ R (Euclidean) in every token of
-    every layer but the last, of both runs; inf where it is beyond float64. The constants are derived:
+    Parameters
+    ----------
+    block : Block
+        What is iterated.
+    layers : int
+        L, the number of layers.
+    distance : int
+        ξ, in tokens.
+    radius : float
+        R with |x_j| ≤ R (Euclidean) in every token of every layer but the last, of both runs.
 
-    With δ_h the tail mass, m = ε_a‖M‖, w = ‖W‖R² (content moves a logit by at most w) and H of slope at most ℓ,
+    Returns
+    -------
+    float
+        e_L; inf where it is beyond float64.
+
+    Notes
+    -----
+    The constants are derived. With δ_h the tail mass, m = ε_a‖M‖, w = ‖W‖R² (content moves a logit by at most w)
+    and H of slope at most ℓ,
     e_{l+1} ≤ ℓ[ (1 + Σ_h m_h(1 + 2w_h)) e_l + Σ_h m_h e^{2w_h} δ_h · 4R(1 + w_h) ],   e_0 = 0.
     """
     require_chain(block)

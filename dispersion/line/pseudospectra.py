@@ -23,7 +23,12 @@ CHUNK = 2**27
 class Pseudospectrum(Noun):
     """σ_min(z − J) on a set of points z; {z : σ_min ≤ ε} is the ε-pseudospectrum.
 
-    points : complex z, any shape; smallest : σ_min at each, the same shape. Values under about 1e-16‖J‖ are rounding.
+    Attributes
+    ----------
+    points : (…) complex ndarray
+        The z, any shape.
+    smallest : (…) ndarray
+        σ_min at each, the same shape. Values under about 1e-16‖J‖ are rounding.
     """
 
     points: NDArray[np.complex128]
@@ -46,10 +51,26 @@ class Pseudospectrum(Noun):
 
 @harmless_underflow
 def pseudospectrum(chain: Chain, points: ArrayLike, state: ArrayLike | None = None) -> Pseudospectrum:
-    """σ_min(z − J) of one linearised block J = `chain.jacobian(state)` at the complex `points` z, any shape (derived).
+    """σ_min(z − J) of one linearised block J = `chain.jacobian(state)` at complex points z (derived).
 
-    chain : a Chain with n·d ≤ 400; state : a, (d,), or a number for d = 1; zero by default.
-    An ArgumentError names a chain too large or points that are not finite.
+    Parameters
+    ----------
+    chain : Chain
+        With n·d ≤ 400.
+    points : (…) array_like
+        Complex z, any shape.
+    state : (d,) array_like, optional
+        a, or a number for d = 1; zero by default.
+
+    Returns
+    -------
+    Pseudospectrum
+        σ_min at each of the `points`.
+
+    Raises
+    ------
+    ArgumentError
+        Names a chain too large or points that are not finite.
     """
     size = instance("chain", chain, Chain).n * chain.d
     if size > LARGEST:

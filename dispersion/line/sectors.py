@@ -160,13 +160,32 @@ def sectors(block: Block, boundary: str, state: ArrayLike | None = None) -> list
 
 @harmless_underflow
 def chain_spectrum(chain: Chain, state: ArrayLike | None = None) -> NDArray[np.complex128]:
-    """(n·d,) multipliers Λ of a `chain` with ends, linearised at 1⊗`state`, largest modulus first.
+    """Multipliers Λ of a chain with ends, linearised at 1⊗`state`.
 
-    state : a, (d,), or a number for d = 1; zero by default. Each sector is diagonalised as R^{-1}SR, R = diag(ρ^i)⊗1,
-    over a grid of ρ, and of each eigenvalue the best conditioned copy is kept: eigenvalues of the unscaled matrix are
-    wrong on long chains. Block triangular sectors are read off their diagonal. A periodic chain, whose spectrum is
-    that of J(q), and one too large are refused with an ArgumentError; one whose leading Λ no scaling tells to 1e-4 of
-    their size, with an ExclusionError.
+    Parameters
+    ----------
+    chain : Chain
+        With open or causal ends.
+    state : (d,) array_like, optional
+        a, or a number for d = 1; zero by default.
+
+    Returns
+    -------
+    (n·d,) complex ndarray
+        Λ, largest modulus first.
+
+    Raises
+    ------
+    ArgumentError
+        Refuses a periodic chain, whose spectrum is that of J(q), and one too large.
+    ExclusionError
+        Refuses a chain whose leading Λ no scaling tells to 1e-4 of their size.
+
+    Notes
+    -----
+    Each sector is diagonalised as R^{-1}SR, R = diag(ρ^i)⊗1, over a grid of ρ, and of each eigenvalue the best
+    conditioned copy is kept: eigenvalues of the unscaled matrix are wrong on long chains. Block triangular sectors
+    are read off their diagonal.
     """
     if instance("chain", chain, Chain).boundary == "periodic":
         raise ArgumentError(

@@ -28,12 +28,26 @@ TIE = 1e-9
 class Verdict(Noun):
     """How the perturbations of a homogeneous state fare on long chains with ends.
 
-    periodic : max_q ρ(J(q)) over all real q, the growth factor per layer without ends; wavenumber : its q in [0, π].
-    bulk, boundary, homogeneous : the largest |Λ| over the bulk set, over the boundary modes (0 if there are none), and
-        of the perturbations equal at all tokens, which every chain has.
-    multiplier : the Λ of largest modulus among those three.
-    bulk_set, modes : (K, d) and (M, d) complex multipliers Λ of the sampled bulk set and of the boundary modes.
-    proven : False if the bulk set is that of a symbol with matrix coefficients, which is derived only.
+    Attributes
+    ----------
+    periodic : float
+        max_q ρ(J(q)) over all real q, the growth factor per layer without ends.
+    wavenumber : float
+        Its q in [0, π].
+    bulk : float
+        The largest |Λ| over the bulk set.
+    boundary : float
+        The largest |Λ| over the boundary modes, 0 if there are none.
+    homogeneous : float
+        The largest |Λ| of the perturbations equal at all tokens, which every chain has.
+    multiplier : complex
+        The Λ of largest modulus among those three.
+    bulk_set : (K, d) complex ndarray
+        Multipliers Λ of the sampled bulk set.
+    modes : (M, d) complex ndarray
+        Multipliers Λ of the boundary modes.
+    proven : bool
+        False if the bulk set is that of a symbol with matrix coefficients, which is derived only.
     """
 
     periodic: float
@@ -72,17 +86,36 @@ class Verdict(Noun):
 def stability(
     block: Block, boundary: str = "open", state: ArrayLike | None = None, tokens: int | None = None, points: int = 96
 ) -> Verdict:
-    """Whether 1⊗`state` of `block` is stable, convectively or absolutely unstable on long chains (App. A.7, corrected).
+    """Whether 1⊗`state` is stable, convectively or absolutely unstable on long chains (App. A.7, corrected).
 
-    boundary : 'open' or 'causal' (keys j ≤ i only, the weights of lags r ≥ 0 normalised); a kernel without lags of one
-        sign has a block triangular J whose spectrum is its diagonal, and is read.
-    state : a, (d,), or a number for d = 1; zero by default. It should be a fixed point of the homogeneous map.
-    tokens : length of the chain that gives the first guess at the boundary modes; by default set by the lags.
-    points : angles at which the bulk set is sampled.
+    Parameters
+    ----------
+    block : Block
+        The chain is the limit n → ∞ at fixed lags: those its kernels carry. A kernel without lags of one sign has a
+        block triangular J whose spectrum is its diagonal, and is read.
+    boundary : {'open', 'causal'}
+        'causal': keys j ≤ i only, the weights of lags r ≥ 0 normalised.
+    state : (d,) array_like, optional
+        a, or a number for d = 1; zero by default. It should be a fixed point of the homogeneous map.
+    tokens : int, optional
+        Length of the chain that gives the first guess at the boundary modes; by default set by the lags.
+    points : int
+        Number of angles at which the bulk set is sampled.
 
+    Returns
+    -------
+    Verdict
+        Growth without ends, of the bulk, of the boundary modes and of the homogeneous perturbations.
+
+    Raises
+    ------
+    ArgumentError
+        Names an argument that cannot be used or a problem too large.
+
+    Notes
+    -----
     One head, heads of one kernel, and commuting C, M_h are scalar problems. Otherwise the bulk set comes from the
-    middle pair of d(p+s) roots, derived only (`Verdict.proven`). The chain is the limit n → ∞ at fixed lags: those
-    the kernels carry. An ArgumentError names an argument that cannot be used or a problem too large.
+    middle pair of d(p+s) roots, derived only (`Verdict.proven`).
     """
     if not isinstance(boundary, str) or boundary not in ("open", "causal"):
         accepted = "'open' or 'causal'; a periodic chain has dispersion_relation"
