@@ -27,10 +27,26 @@ ROUNDING = 1e-14
 
 @harmless_underflow
 def derivative(relation: Dispersion, q: ArrayLike, axis: int = 0) -> NDArray[np.complex128]:
-    """(…, d, d) dJ/dq of a `relation` at `q`, (…) on a ring and (…, D) on a torus.
+    """(…, d, d) dJ/dq of a `relation` at `q`.
 
-    axis : which component of q on a torus. λ'(q) = −i Σ_r r A_r e^{−iqr} over the lags that λ has away from the grid,
-    −N/2 ≤ r < N/2 or 0 … N−1 (`Kernel.lags`); on the grid too it is the slope of that curve.
+    Parameters
+    ----------
+    relation : Dispersion
+        As `dispersion_relation` makes it.
+    q : (…) or (…, D) array_like
+        Wavenumbers, (…) on a ring and (…, D) on a torus.
+    axis : int
+        Which component of q on a torus, 0 … D−1.
+
+    Returns
+    -------
+    (…, d, d) complex ndarray
+        dJ/dq on that axis.
+
+    Notes
+    -----
+    λ'(q) = −i Σ_r r A_r e^{−iqr} over the lags that λ has away from the grid, −N/2 ≤ r < N/2 or 0 … N−1
+    (`Kernel.lags`); on the grid too it is the slope of that curve.
     """
     _require_dispersion(relation)
     D = len(relation.shape)
@@ -49,12 +65,20 @@ def derivative(relation: Dispersion, q: ArrayLike, axis: int = 0) -> NDArray[np.
 class Branches(Noun):
     """Eigenvalues and eigenvectors of J(q), continuous along a sequence of wavenumbers; branch b is always number b.
 
-    relation : the dispersion relation. q : (Q,) on a ring, (Q, D) on a torus, radians per token.
-    multipliers : (Q, d) complex Λ_b(q), ordered by decreasing modulus where the branches are furthest apart.
-    right, left : (Q, d, d) complex, column b belongs to branch b: Jv = Λv, |v| = 1, wᴴJ = Λwᴴ and wᴴv = 1; right
-        vectors turn as little as they can from one q to the next. Left ones are NaN where Λ is defective.
-    overlaps : (Q−1, d) how much of each branch is carried over to the next q, 1 in the limit of small steps; the
-        least of the steps in between. About ½ or less, the connection is undecided, as at an exceptional point.
+    Attributes
+    ----------
+    relation : Dispersion
+        The dispersion relation.
+    q : (Q,) or (Q, D) ndarray
+        Wavenumbers in radians per token, (Q,) on a ring, (Q, D) on a torus.
+    multipliers : (Q, d) complex ndarray
+        Λ_b(q), ordered by decreasing modulus where the branches are furthest apart.
+    right, left : (Q, d, d) complex ndarray
+        Column b belongs to branch b: Jv = Λv, |v| = 1, wᴴJ = Λwᴴ and wᴴv = 1; right vectors turn as little as they can
+        from one q to the next. Left ones are NaN where Λ is defective.
+    overlaps : (Q−1, d) ndarray
+        How much of each branch is carried over to the next q, 1 in the limit of small steps; the least of the steps in
+        between. About ½ or less, the connection is undecided, as at an exceptional point.
     """
 
     relation: Dispersion
@@ -129,9 +153,19 @@ class Branches(Noun):
         return np.divide(self.slopes, multipliers, out=nothing, where=multipliers != 0)
 
     def plot(self, ax: Axes | None = None, quantity: str = "growth") -> Axes:
-        """Draw the branches against q, or along the path on a torus; returns the axes.
+        """Draw the branches against q, or along the path on a torus.
 
-        ax : the axes, by default those of a new figure. quantity : 'growth' for |Λ| or 'phase' for arg Λ.
+        Parameters
+        ----------
+        ax : Axes, optional
+            The axes, by default those of a new figure.
+        quantity : str
+            'growth' for |Λ| or 'phase' for arg Λ.
+
+        Returns
+        -------
+        Axes
+            The axes.
         """
         drawn = {
             "growth": (self.growth, 1.0, r"growth $|\Lambda|$"),
@@ -159,9 +193,22 @@ class Branches(Noun):
 def branches(relation: Dispersion, q: ArrayLike | None = None, tolerance: float = DEGENERATE) -> Branches:
     """Follow the eigenvalues of a `relation` along the wavenumbers `q` by the overlap of left and right eigenvectors.
 
-    q : (Q,) on a ring, (Q, D) a path on a torus, at least one; by default 8N+1 values on [0, π] of a ring.
-    tolerance : of `degenerate_groups`. Inside a group vectors are rotated to their neighbours, and only there.
+    Parameters
+    ----------
+    relation : Dispersion
+        As `dispersion_relation` makes it.
+    q : (Q,) or (Q, D) array_like, optional
+        (Q,) on a ring, (Q, D) a path on a torus, at least one; by default 8N+1 values on [0, π] of a ring.
+    tolerance : float
+        That of `degenerate_groups`. Inside a group vectors are rotated to their neighbours, and only there.
 
+    Returns
+    -------
+    Branches
+        Multipliers and vectors by branch, continuous along q.
+
+    Notes
+    -----
     Branches i, j of neighbouring q overlap by the share of |w_iᴴv_j · w_jᴴv_i| in its sum over j. Where the best match
     of all leaves one under 0.7, or two come close, the interval is halved, up to 12 times: a true crossing is passed
     straight; an avoided one is turned away from, unless it is narrower than that.

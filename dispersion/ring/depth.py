@@ -36,8 +36,12 @@ CLOSED = 1e-10
 class Optimal(Noun):
     """The perturbation that a product P(q) amplifies most, at each wavenumber: P v = gain · u.
 
-    log_gain : (*shape) log of the largest singular value of P(q).
-    input, output : (*shape, d) complex unit vectors v and u; those at −q are conjugate to those at q.
+    Attributes
+    ----------
+    log_gain : (*shape) ndarray
+        Log of the largest singular value of P(q).
+    input, output : (*shape, d) complex ndarray
+        Unit vectors v and u; those at −q are conjugate to those at q.
     """
 
     log_gain: NDArray[np.float64]
@@ -59,10 +63,13 @@ class Optimal(Noun):
 class Propagator(Spectrum):
     """The ordered product P_L(q) = J_{L−1}(q) … J_0(q) of L layers on the grid of one ring or torus.
 
-    relations : the dispersion relation of each layer, the first layer first; one at least, all of one grid and d.
-
     `multipliers`, `growth`, `leading()` and the rest are those of the product, factors per L layers; what is per
     layer says so. Arrays "by depth" have L+1 entries: the products of the first 0 … L layers.
+
+    Parameters
+    ----------
+    relations : sequence of Spectrum
+        The dispersion relation of each layer, the first layer first; one at least, all of one grid and d.
     """
 
     relations: tuple[Spectrum, ...]
@@ -141,7 +148,18 @@ class Propagator(Spectrum):
         return unfolded(_log(np.abs(eigenvalues(scaled)).max(axis=-1)) + log_scale, self.shape) / self.layers
 
     def optimal(self, depth: int | None = None) -> Optimal:
-        """The perturbation that the first `depth` layers amplify most at each wavenumber; all L layers by default."""
+        """The perturbation that the first `depth` layers amplify most at each wavenumber.
+
+        Parameters
+        ----------
+        depth : int, optional
+            0 … L; all L layers by default.
+
+        Returns
+        -------
+        Optimal
+            The gains, and the unit vectors before and after.
+        """
         depth = self.layers if depth is None else whole_number("depth", depth, 0)
         if depth > self.layers:
             raise ArgumentError("depth", depth, f"0 … {self.layers}")
@@ -192,18 +210,51 @@ class Propagator(Spectrum):
 def orbit(block: Block, state: ArrayLike | None, layers: int) -> NDArray[np.float64]:
     """(layers+1, d) the homogeneous states a, g(a), g(g(a)), … of `block`: F(1⊗a) = 1⊗g(a).
 
-    state : a, (d,), or a number for d = 1; zero for None. layers : 0 or more.
-    An ArgumentError says where the orbit leaves the finite numbers or meets a state where a normalisation fails.
+    Parameters
+    ----------
+    block : Block
+        The map F of one layer.
+    state : (d,) array_like or None
+        a, or a number for d = 1; zero for None.
+    layers : int
+        0 or more.
+
+    Returns
+    -------
+    (layers+1, d) ndarray
+        The orbit, a first.
+
+    Raises
+    ------
+    ArgumentError
+        Where the orbit leaves the finite numbers or meets a state where a normalisation fails.
     """
     return _states(_repeated(block, layers, 0), block, state)
 
 
 @beyond_float64
 def along_orbit(block: Block, state: ArrayLike | None = None, layers: int = 1) -> Propagator:
-    """The product of J(q) along `layers` layers (1 or more) of one `block`, from the homogeneous state 1⊗`state`.
+    """The product of J(q) along `layers` layers of one `block`, from the homogeneous state 1⊗`state`.
 
-    state : a, (d,), or a number for d = 1; zero by default. It need not be a fixed point: the base state follows
-    a → g(a) (Eq. A.10). An ArgumentError names what cannot be used, as in `dispersion_relation` and `orbit`.
+    Parameters
+    ----------
+    block : Block
+        The map F of each layer.
+    state : (d,) array_like, optional
+        a, or a number for d = 1; zero by default. It need not be a fixed point: the base state follows a → g(a)
+        (Eq. A.10).
+    layers : int
+        1 or more.
+
+    Returns
+    -------
+    Propagator
+        P_L(q) on the grid of the block.
+
+    Raises
+    ------
+    ArgumentError
+        Names what cannot be used, as in `dispersion_relation` and `orbit`.
     """
     return through_layers(_repeated(block, layers, 1), state)
 
@@ -212,8 +263,17 @@ def along_orbit(block: Block, state: ArrayLike | None = None, layers: int = 1) -
 def through_layers(blocks: Sequence[Block], state: ArrayLike | None = None) -> Propagator:
     """The product of J(q) through layers of different weights, from the homogeneous state 1⊗`state` (Eq. 180).
 
-    blocks : the Block of each layer, the first layer first; one at least, all of one ring or torus and one d.
-    state : a, (d,), or a number for d = 1, before the first layer; zero by default.
+    Parameters
+    ----------
+    blocks : sequence of Block
+        That of each layer, the first layer first; one at least, all of one ring or torus and one d.
+    state : (d,) array_like, optional
+        a, or a number for d = 1, before the first layer; zero by default.
+
+    Returns
+    -------
+    Propagator
+        P_L(q) on the grid of the blocks.
     """
     if not isinstance(blocks, Sequence) or not blocks:
         raise ArgumentError("blocks", shown(blocks), "a sequence of one Block or more")
@@ -241,9 +301,22 @@ def asymptotic_rate(
 ) -> NDArray[np.float64]:
     """(*shape) the growth rate per layer of each wavenumber as depth goes to infinity along an orbit of `block`.
 
-    state : a, (d,), or a number for d = 1; zero by default. settle : layers left to the orbit to settle, not counted.
-    layers : over how many the rate is then taken, 1 or more. If the orbit closes within them it is log ρ(P)/p over
-    its period p, log ρ(J) at a fixed point; if not, log‖P_L‖/L, the largest Lyapunov exponent up to O(1/L).
+    Parameters
+    ----------
+    block : Block
+        The map F of each layer.
+    state : (d,) array_like, optional
+        a, or a number for d = 1; zero by default.
+    settle : int
+        Layers left to the orbit to settle, not counted; 0 or more.
+    layers : int
+        Over how many the rate is then taken, 1 or more.
+
+    Returns
+    -------
+    (*shape) ndarray
+        If the orbit closes within `layers`, log ρ(P)/p over its period p, log ρ(J) at a fixed point; if not,
+        log‖P_L‖/L, the largest Lyapunov exponent up to O(1/L).
     """
     start = orbit(block, state, whole_number("settle", settle, 0))[-1]
     path = orbit(block, start, whole_number("layers", layers, 1))

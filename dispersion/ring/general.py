@@ -40,12 +40,18 @@ DENSE = 256
 class AttentionSpectrum(Noun):
     """The multipliers of a block with one head, from the eigenvalues of its attention weights (Theorem 4.1).
 
-    attention : (N, N) weights A at the homogeneous state.
-    symbols : (N,) complex eigenvalues λ_k of A, repeated ones repeated.
-    multipliers : (N, d) complex eigenvalues of C[I + ε_a λ_k M N_1], by decreasing modulus; the λ_k are ordered by
-        the largest of theirs. All of them together are the spectrum of DF, also if A is not diagonalisable.
-    errors : (N,) how far those of each λ_k may be from the truth, by rounding: zero for a triangular A and d = 1, large
-        where A is far from normal.
+    Attributes
+    ----------
+    attention : (N, N) ndarray
+        Weights A at the homogeneous state.
+    symbols : (N,) complex ndarray
+        Eigenvalues λ_k of A, repeated ones repeated.
+    multipliers : (N, d) complex ndarray
+        Eigenvalues of C[I + ε_a λ_k M N_1], by decreasing modulus; the λ_k are ordered by the largest of theirs. All of
+        them together are the spectrum of DF, also if A is not diagonalisable.
+    errors : (N,) ndarray
+        How far those of each λ_k may be from the truth, by rounding: zero for a triangular A and d = 1, large where A
+        is far from normal.
     """
 
     attention: NDArray[np.float64]
@@ -73,9 +79,23 @@ class AttentionSpectrum(Noun):
 def attention_spectrum(block: Block, state: ArrayLike | None = None) -> AttentionSpectrum:
     """sp(DF) = ∪_k sp(C[I + ε_a λ_k M N_1]) at 1⊗`state` of a `block` with one head, λ_k those of A (Eqs. 5, 22).
 
-    state : a, (d,), or a number for d = 1; zero by default. A may be any N×N weights, such as those of a head with
-    a bias; of a block triangular A, in whatever order of the tokens, the diagonal blocks are diagonalised.
-    An ArgumentError refuses several heads, and the bytes of more than 80 % of the available memory.
+    Parameters
+    ----------
+    block : Block
+        With one head. A may be any N×N weights, such as those of a head with a bias; of a block triangular A, in
+        whatever order of the tokens, the diagonal blocks are diagonalised.
+    state : (d,) array_like, optional
+        a, or a number for d = 1; zero by default.
+
+    Returns
+    -------
+    AttentionSpectrum
+        The weights, their eigenvalues and the multipliers.
+
+    Raises
+    ------
+    ArgumentError
+        Refuses several heads, and the bytes of more than 80 % of the available memory.
     """
     slopes = _slopes(block, state)
     if len(block.heads) != 1:
@@ -97,7 +117,13 @@ def attention_spectrum(block: Block, state: ArrayLike | None = None) -> Attentio
 
 @harmless_underflow
 def jacobian_memory(block: Block) -> int:
-    """The bytes that `full_jacobian` of a `block` needs at its peak: two (N·d)² float64 matrices, and the weights."""
+    """The bytes that `full_jacobian` of a `block` needs at its peak: two (N·d)² float64 matrices, and the weights.
+
+    Parameters
+    ----------
+    block : Block
+        Of N tokens and d features.
+    """
     return jacobian_bytes(len(instance("block", block, Block).heads), block.n, block.d)
 
 
@@ -105,8 +131,24 @@ def jacobian_memory(block: Block) -> int:
 def full_jacobian(block: Block, state: ArrayLike | None = None, memory: float | None = None) -> NDArray[np.float64]:
     """(N·d, N·d) DF at 1⊗`state` of a `block`: I⊗C + ε_a Σ_h A_h ⊗ C M_h N_1, tokens before features (Eq. 55).
 
-    state : a, (d,), or a number for d = 1; zero by default. memory : the most bytes it may use, by default
-    80 % of those available; an ArgumentError with the number refuses more before anything is allocated.
+    Parameters
+    ----------
+    block : Block
+        Of N tokens and d features.
+    state : (d,) array_like, optional
+        a, or a number for d = 1; zero by default.
+    memory : float, optional
+        The most bytes it may use, by default 80 % of those available.
+
+    Returns
+    -------
+    (N·d, N·d) ndarray
+        Entry i·d + α is feature α of token i, on both axes.
+
+    Raises
+    ------
+    ArgumentError
+        With the number, refuses more than `memory` before anything is allocated.
     """
     slopes = _slopes(block, state)
     require("block", f"a Jacobian of {block.n * block.d:,}²", jacobian_memory(block), memory)
@@ -119,13 +161,35 @@ def leading_multipliers(
 ) -> NDArray[np.complex128]:
     """(count,) the `count` eigenvalues Λ of DF at 1⊗`state` of largest modulus, equal ones by decreasing phase.
 
-    block : any heads, which need not commute. state : a, (d,), or a number for d = 1; zero by default.
-    memory : the most bytes it may use, by default 80 % of those available; more is refused. rng : seed of the start.
+    Parameters
+    ----------
+    block : Block
+        Of any heads, which need not commute.
+    state : (d,) array_like, optional
+        a, or a number for d = 1; zero by default.
+    count : int
+        How many, 1 … N·d.
+    memory : float, optional
+        The most bytes it may use, by default 80 % of those available; more is refused.
+    rng : int or Generator
+        Seed of the start.
 
+    Returns
+    -------
+    (count,) complex ndarray
+        The Λ.
+
+    Raises
+    ------
+    ExclusionError
+        Where DF is so far from normal that rounding may move these Λ by 1e-4 of the largest.
+
+    Notes
+    -----
     Tokens that attend to one another only one way, as under a causal mask, are taken apart: DF is block triangular in
     some order of theirs, and its spectrum that of the diagonal blocks. Of a block of more than N·d = 256 only the
     action of DF is used (Arnoldi), with the N×N weights of each head in memory; it may count a repeated Λ too few
-    times. An ExclusionError says where DF is so far from normal that rounding may move these Λ by 1e-4 of the largest.
+    times.
     """
     slopes, size, draw = _slopes(block, state), block.n * block.d, generator("rng", rng)
     count = whole_number("count", count, 1)

@@ -27,8 +27,12 @@ FAR = 1e6
 class FixedPoint(Noun):
     """A homogeneous fixed point.
 
-    state : (d,) a with g(a) = a.
-    multipliers : (d,) complex eigenvalues of Dg(a) = J(0), largest modulus first.
+    Attributes
+    ----------
+    state : (d,) ndarray
+        a with g(a) = a.
+    multipliers : (d,) complex ndarray
+        Eigenvalues of Dg(a) = J(0), largest modulus first.
     """
 
     state: NDArray[np.float64]
@@ -48,11 +52,27 @@ class FixedPoint(Noun):
 def fixed_points(block: Block, radius: float = 3.0, starts: int = 200, rng: RNG = 0) -> list[FixedPoint]:
     """The isolated solutions of g(a) = a of a `block` that Newton's method reaches, nearest to the origin first.
 
-    radius : starts lie in |a_i| ≤ radius; starts : how many, besides the origin;
-    rng : seed of the starts. Solutions further out are kept if reached. A state where Dg has the
-    multiplier 1 (a continuum of fixed points, or a fold) is not isolated and is left out; so is one where a
-    normalisation or ReLU has no derivative. Two pre-normalisations that are both LayerNorm leave the mean of a
-    free, g(a + c1) = g(a) + c1, and no fixed point isolated.
+    Parameters
+    ----------
+    block : Block
+        Of d features.
+    radius : float
+        Starts lie in |a_i| ≤ radius. Solutions further out are kept if reached.
+    starts : int
+        How many, besides the origin.
+    rng : int or Generator
+        Seed of the starts.
+
+    Returns
+    -------
+    list of FixedPoint
+        States and their multipliers, nearest to the origin first.
+
+    Notes
+    -----
+    A state where Dg has the multiplier 1 (a continuum of fixed points, or a fold) is not isolated and is left out; so
+    is one where a normalisation or ReLU has no derivative. Two pre-normalisations that are both LayerNorm leave the
+    mean of a free, g(a + c1) = g(a) + c1, and no fixed point isolated.
     """
     radius, starts = real_number("radius", radius, positive=True), whole_number("starts", starts, 1)
     d = instance("block", block, Block).d

@@ -23,12 +23,18 @@ DEFECTIVE = 1e-6
 class Mode(Noun):
     """One eigenmode e^{iq·j} v of the linearised block, with its complex conjugate partner at −q.
 
-    k, shape : wavenumber q = 2πk/N on each axis; k is an int with 0 ≤ k ≤ N/2 on a ring of shape (N,), a
-        tuple on a torus.
-    multiplier : Λ = e^{γ+iω}, the factor per layer; its `growth` is |Λ|, its `rate` γ, its `phase` ω.
-    right, left : (d,) complex, J v = Λ v with |v| = 1 and wᴴ J = Λ wᴴ with wᴴ v = 1
-        (`left` is NaN where Λ is defective and no such w exists).
-    morphology : 'homogeneous', 'standing', 'travelling', 'rotating', 'mixed' or 'alternating' (Prop. 4.6).
+    Attributes
+    ----------
+    k : int or tuple of int
+        Wavenumber q = 2πk/N on each axis; an int with 0 ≤ k ≤ N/2 on a ring, a tuple on a torus.
+    shape : tuple of int
+        (N,) of the ring or (N_1, …, N_D) of the torus.
+    multiplier : complex
+        Λ = e^{γ+iω}, the factor per layer; its `growth` is |Λ|, its `rate` γ, its `phase` ω.
+    right, left : (d,) complex ndarray
+        J v = Λ v with |v| = 1 and wᴴ J = Λ wᴴ with wᴴ v = 1 (`left` is NaN where Λ is defective and no such w exists).
+    morphology : str
+        'homogeneous', 'standing', 'travelling', 'rotating', 'mixed' or 'alternating' (Prop. 4.6).
     """
 
     k: Wavenumber
@@ -77,7 +83,14 @@ class Mode(Noun):
     def field(self, amplitude: float, layer: float = 0.0, phase: float = 0.0) -> NDArray[np.float64]:
         """(N, d) u_j = 2|B_0|e^{lγ}[v_R cos Θ − v_I sin Θ], Θ = q·j + lω + θ_0 (Eq. 11).
 
-        amplitude : |B_0|; layer : l; phase : θ_0 in radians.
+        Parameters
+        ----------
+        amplitude : float
+            |B_0|.
+        layer : float
+            l.
+        phase : float
+            θ_0 in radians.
         """
         layer = real_number("layer", layer)
         theta = positions(self.shape) @ np.atleast_1d(self.q) + layer * self.phase + real_number("phase", phase)

@@ -112,7 +112,18 @@ class Spectrum(Noun):
         return self._leading(1)[0][0]
 
     def modes(self, count: int) -> list[Mode]:
-        """The `count` modes of largest |Λ|, one of each pair ±k, by decreasing |Λ|, equal ones by increasing k."""
+        """The modes of largest |Λ|, one of each pair ±k, by decreasing |Λ|, equal ones by increasing k.
+
+        Parameters
+        ----------
+        count : int
+            How many, 1 or more.
+
+        Returns
+        -------
+        list of Mode
+            `count` of them, or all if there are fewer.
+        """
         return [self.mode(k, index) for k, index in self._leading(whole_number("count", count, 1))]
 
     def _leading(self, count: int) -> list[tuple[Wavenumber, int]]:
@@ -122,9 +133,19 @@ class Spectrum(Noun):
         return [(wavenumber(int(half[row]), self.shape), index) for row, index in places]
 
     def mode(self, k: Wavenumber, index: int = 0) -> Mode:
-        """The mode at wavenumber `k` whose |Λ| is number `index` (0 the largest), in the order of `multipliers`.
+        """The mode at wavenumber `k` whose |Λ| is number `index`, in the order of `multipliers`.
 
-        k is an int on a ring, a tuple on a torus. −k is taken as k: the two are conjugate.
+        Parameters
+        ----------
+        k : int or tuple of int
+            An int on a ring, a tuple on a torus. −k is taken as k: the two are conjugate.
+        index : int
+            0 for the largest |Λ|, … d−1.
+
+        Returns
+        -------
+        Mode
+            The mode, with right and left vectors.
         """
         if whole_number("index", index, 0) >= self.d:
             raise ArgumentError("index", index, f"0 … {self.d - 1}")
@@ -157,8 +178,17 @@ class Spectrum(Noun):
             return f"stability undecided: {error.got}"
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw ρ(J(q)), against k on a ring and as a map on a 2-D torus; `ax`: the axes, by default the current
-        ones; returns them.
+        """Draw ρ(J(q)), against k on a ring and as a map on a 2-D torus.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            The axes, by default the current ones.
+
+        Returns
+        -------
+        Axes
+            The axes.
         """
         from dispersion.plot import plot_spectrum
 
@@ -170,6 +200,13 @@ class Dispersion(Spectrum):
     """J(q) = C[I + ε_a Σ_h λ_h(q) M_h N_1] of `block` at the homogeneous state 1⊗`state` (Eqs. 9, 68).
 
     Call it with wavenumbers: `relation(q)` has shape (…, d, d) for q (…), or (…, D) on a torus.
+
+    Attributes
+    ----------
+    block : Block
+        The block.
+    state : (d,) ndarray
+        The base state a of 1⊗a.
     """
 
     block: Block
@@ -205,7 +242,18 @@ class Dispersion(Spectrum):
         return np.array([head.symbol(self.slopes.seen) for head in self.block.heads])
 
     def __call__(self, q: ArrayLike) -> NDArray[np.complex128]:
-        """(…, d, d) J at the real or complex wavenumbers `q`, (…) on a ring and (…, D) on a torus."""
+        """(…, d, d) J at real or complex wavenumbers.
+
+        Parameters
+        ----------
+        q : (…) or (…, D) array_like
+            Radians per token, (…) on a ring and (…, D) on a torus.
+
+        Returns
+        -------
+        (…, d, d) complex ndarray
+            J(q).
+        """
         return self.slopes.matrices(np.array([head.symbol_at(q, self.slopes.seen) for head in self.block.heads]))
 
     @cached_property
@@ -218,10 +266,24 @@ class Dispersion(Spectrum):
 def dispersion_relation(block: Block, state: ArrayLike | None = None) -> Dispersion:
     """The dispersion relation of `block` at the base state 1⊗a.
 
-    state : a, (d,), or a number for d = 1; zero by default. It need not be a fixed point: J(q) is
-    then the derivative of one layer from 1⊗a to 1⊗g(a).
-    An ArgumentError says where J(q) does not exist: a normalisation at a state without variance, ReLU at its
-    kink, a bias that is not a function of the lag, rotary frequencies off the grid.
+    Parameters
+    ----------
+    block : Block
+        The block, on a ring or torus.
+    state : (d,) array_like, optional
+        a, or a number for d = 1; zero by default. It need not be a fixed point: J(q) is then the derivative of one
+        layer from 1⊗a to 1⊗g(a).
+
+    Returns
+    -------
+    Dispersion
+        J(q) on the grid, and at any q when called.
+
+    Raises
+    ------
+    ArgumentError
+        Where J(q) does not exist: a normalisation at a state without variance, ReLU at its kink, a bias that is not a
+        function of the lag, rotary frequencies off the grid.
     """
     require_periodic(instance("block", block, Block))
     relation = Dispersion(block, block.homogeneous_state(state))

@@ -31,8 +31,18 @@ HALVINGS = 12
 def degenerate_groups(multipliers: ArrayLike, tolerance: float = DEGENERATE) -> list[NDArray[np.intp]]:
     """The indices of equal multipliers, one array for each distinct value, ordered by first index.
 
-    multipliers : (d,) complex. tolerance : relative to the largest |Λ|; groups are closed under it, so members of a
-    chain of near neighbours belong together.
+    Parameters
+    ----------
+    multipliers : (d,) complex array_like
+        Λ.
+    tolerance : float
+        Relative to the largest |Λ|; groups are closed under it, so members of a chain of near neighbours belong
+        together.
+
+    Returns
+    -------
+    list of int ndarray
+        The indices of each group.
     """
     values = number_array("multipliers", multipliers) + 0j
     if values.ndim != 1 or not np.isfinite(values).all():
