@@ -21,10 +21,22 @@ Floats = NDArray[np.float64]
 class BalancedMap(Noun):
     """Two balanced clusters over the coefficients of a block; all fields of one shape.
 
-    beta : β_cl at onset; boundary : μ = β_cl(α_2/α_3)², above which they hold together to leading order (inf where
-    α_3 ≥ 0 or β_cl ≤ 0); predicted : stable by the cubic closed form.
-    values : (…, 2) exact values, NaN where none were found; within : (…, 2) exact multipliers of differences inside the
-    upper and the lower cluster; between : (…, 2) those of the two values; stable : exactly.
+    Attributes
+    ----------
+    beta : (…) ndarray
+        β_cl at onset.
+    boundary : (…) ndarray
+        μ = β_cl(α_2/α_3)², above which they hold together to leading order; inf where α_3 ≥ 0 or β_cl ≤ 0.
+    predicted : (…) ndarray of bool
+        Whether they are stable by the cubic closed form.
+    values : (…, 2) ndarray
+        Exact values, NaN where none were found.
+    within : (…, 2) ndarray
+        Exact multipliers of differences inside the upper and the lower cluster.
+    between : (…, 2) complex ndarray
+        Exact multipliers of the two values.
+    stable : (…) ndarray of bool
+        Whether they are stable exactly.
     """
 
     beta: Floats
@@ -40,10 +52,25 @@ class BalancedMap(Noun):
 def balanced_map(
     alpha2: ArrayLike, alpha3: ArrayLike, eta_chi: ArrayLike, mu: ArrayLike, eta: ArrayLike = -0.6
 ) -> BalancedMap:
-    """Whether two equal clusters are stable for H(h) = (1 + μ)h + α_2h² + α_3h³: GELU-type (α_2 ≠ 0) breaks them
-    below μ = β_cl(α_2/α_3)², tanh-type (α_2 = 0 > α_3) keeps them.
+    """Whether two equal clusters are stable for H(h) = (1 + μ)h + α_2h² + α_3h³.
 
-    alpha2, alpha3, eta_chi, mu, eta : α_2, α_3, ηχ, μ and η, −2 < η < 0, broadcast together.
+    GELU-type maps (α_2 ≠ 0) break them below μ = β_cl(α_2/α_3)², tanh-type ones (α_2 = 0 > α_3) keep them.
+
+    Parameters
+    ----------
+    alpha2, alpha3 : array_like
+        α_2 and α_3; all arguments are broadcast together.
+    eta_chi : array_like
+        ηχ.
+    mu : array_like
+        μ.
+    eta : array_like
+        η, −2 < η < 0.
+
+    Returns
+    -------
+    BalancedMap
+        Of the common shape: to cubic order and exactly.
     """
     arrays = broadcast(real_array, alpha2=alpha2, alpha3=alpha3, eta_chi=eta_chi, mu=mu, eta=eta)
     shape = arrays[0].shape
@@ -91,10 +118,20 @@ def balanced_map(
 def balanced_boundary(
     alpha2: ArrayLike, alpha3: ArrayLike, eta_chi: ArrayLike, eta: ArrayLike = -0.6, factor: float = 8.0
 ) -> Floats:
-    """(…) the exact μ above which two equal clusters hold together: the largest multiplier within them is 1.
+    """The exact μ above which two equal clusters hold together: the largest multiplier within them is 1.
 
-    alpha2, alpha3, eta_chi, eta : as in `balanced_map`, broadcast together. factor : it is looked for between the cubic
-    boundary β_cl(α_2/α_3)² divided and multiplied by this, by bisection; NaN where there is no such change.
+    Parameters
+    ----------
+    alpha2, alpha3, eta_chi, eta : array_like
+        α_2, α_3, ηχ and η as in `balanced_map`, broadcast together.
+    factor : float
+        The boundary is looked for between the cubic one, β_cl(α_2/α_3)², divided and multiplied by this, a number
+        above 1; by bisection.
+
+    Returns
+    -------
+    (…) ndarray
+        μ, NaN where there is no such change.
     """
     arrays = broadcast(real_array, alpha2=alpha2, alpha3=alpha3, eta_chi=eta_chi, eta=eta)
     a2, a3, product, gain = arrays

@@ -27,10 +27,20 @@ MERGED = 1e-6
 class ClusterState(Noun):
     """An exact state of K clusters.
 
-    fractions : (K,) share of the tokens in each; values : (K,) X_c;
-    within : (K,) H'(h_c)(1 + Σηχ Var_c), the multiplier of differences inside cluster c (multiplicity
-    n_c − 1 each); between : (K,) complex multipliers of the values themselves.
-    Together they are the whole spectrum of the N-token Jacobian.
+    Attributes
+    ----------
+    fractions : (K,) ndarray
+        Share of the tokens in each.
+    values : (K,) ndarray
+        X_c.
+    within : (K,) ndarray
+        H'(h_c)(1 + Σηχ Var_c), the multiplier of differences inside cluster c (multiplicity n_c − 1 each).
+    between : (K,) complex ndarray
+        Multipliers of the values themselves.
+
+    Notes
+    -----
+    `within` and `between` together are the whole spectrum of the N-token Jacobian.
     """
 
     fractions: NDArray[np.float64]
@@ -126,12 +136,29 @@ class ClusterMap:
 def cluster_state(block: Block, fractions: ArrayLike = (0.5, 0.5), start: ArrayLike | None = None) -> ClusterState:
     """The exact cluster state of a scalar block without positional encoding, by Newton's method.
 
+    Parameters
+    ----------
+    block : Block
+        Scalar, without positional encoding.
+    fractions : (K,) array_like
+        Positive shares p_c with sum 1, whatever N: p_c N need not be whole.
+    start : (K,) array_like
+        First guess; by default the cubic prediction for two clusters, weighted so that the mean is kept.
+
+    Returns
+    -------
+    ClusterState
+        The state with its multipliers.
+
+    Raises
+    ------
+    ArgumentError
+        If Newton's method fails or clusters merge.
+
+    Notes
+    -----
     With m_c, Var_c the mean and variance of X under weights p_b e^{χX_cX_b}:
     X_c⁺ = H(X_c + Σ_h η_h m_c), solved for X⁺ = X.
-
-    fractions : (K,) positive shares p_c with sum 1 (whatever N: p_c N need not be whole);
-    start : (K,) first guess, by default the cubic prediction for two clusters, weighted so that the
-        mean is kept. Raises ArgumentError if Newton's method fails or clusters merge.
     """
     reduced = ClusterMap.of(block)
     p = real_array("fractions", fractions)

@@ -26,8 +26,18 @@ Scalar = TypeVar("Scalar", float, NDArray[np.float64])
 class Clusters(Noun):
     """Two equal clusters at m ± u, to cubic order: u⁺ = (1+μ)u − βu³ (Eq. 16).
 
-    mu : α_1 − 1; at : where β was evaluated; beta : β_cl; mean_ratio : m/u²;
-    alpha2, alpha3 : Taylor coefficients of H.
+    Attributes
+    ----------
+    mu : float
+        μ = α_1 − 1.
+    at : {'gain', 'onset', 'paper'}
+        Where β was evaluated.
+    beta : float
+        β_cl.
+    mean_ratio : float
+        m/u².
+    alpha2, alpha3 : float
+        Taylor coefficients of H.
     """
 
     mu: float
@@ -73,7 +83,18 @@ class Clusters(Noun):
         )
 
     def potential(self, u: ArrayLike) -> NDArray[np.float64]:
-        """V(u) = −μu²/2 + βu⁴/4 with u⁺ − u = −V'(u), at half separations `u` (any shape)."""
+        """V(u) = −μu²/2 + βu⁴/4 with u⁺ − u = −V'(u).
+
+        Parameters
+        ----------
+        u : (…) array_like
+            Half separations.
+
+        Returns
+        -------
+        (…) ndarray
+            V(u).
+        """
         return one_mode_potential(u, self.mu, self.beta)
 
 
@@ -81,9 +102,26 @@ class Clusters(Noun):
 def clusters(block: Block, at: At = "gain") -> Clusters:
     """Two balanced clusters of a scalar block without positional encoding, −2 < η < 0.
 
-    at : 'gain' (the block's own α_1), 'onset' (α_1 = 1) or 'paper' (own α_1, resolvent of onset).
-    At onset β_cl = −ηχ − α_3 + 2(1+η)α_2²/η and m = −(α_2/η)u². Several heads add: η = Σ_hη_h, ηχ = Σ_hη_hχ_h.
-    An ExclusionError says what the derivation excludes: d > 1, positional encoding, other η.
+    Parameters
+    ----------
+    block : Block
+        Scalar, without positional encoding. Several heads add: η = Σ_hη_h, ηχ = Σ_hη_hχ_h.
+    at : {'gain', 'onset', 'paper'}
+        Where β is evaluated: at the block's own α_1, at α_1 = 1, or at its own α_1 with the resolvent of onset.
+
+    Returns
+    -------
+    Clusters
+        The two clusters to cubic order.
+
+    Raises
+    ------
+    ExclusionError
+        If the derivation excludes it: d > 1, positional encoding, other η.
+
+    Notes
+    -----
+    At onset β_cl = −ηχ − α_3 + 2(1+η)α_2²/η and m = −(α_2/η)u².
     """
     forms = without_positions(block)
     eta = float(forms.eta.sum())

@@ -25,9 +25,21 @@ REGIMES = ("collapsed", "mode 1", "mode 2", "bistable", "coexistence", "undecide
 class Competition(Noun):
     """Self and cross coefficients of two modes, and what they decide.
 
-    k : the two wavenumbers; n : tokens; multipliers : (2,) Λ_i at the actual gain;
-    at : where the coefficients were evaluated; coefficients : (2, 2) complex, −e^{−iω_i}β_ij.
+    Attributes
+    ----------
+    k : (int, int)
+        The two wavenumbers.
+    n : int
+        Number of tokens.
+    multipliers : (2,) complex ndarray
+        Λ_i at the actual gain.
+    at : {'gain', 'onset', 'paper'}
+        Where the coefficients were evaluated.
+    coefficients : (2, 2) complex ndarray
+        −e^{−iω_i}β_ij.
 
+    Notes
+    -----
     With R_i = |B_i|: R_i⁺ = R_i(1 + μ_i − s_i R_i² − c_ij R_j²), s_i and c_ij the real parts.
     """
 
@@ -53,12 +65,29 @@ class Competition(Noun):
         return np.array([self.coefficients[0, 1].real, self.coefficients[1, 0].real])
 
     def pure(self, mode: int) -> float:
-        """R of mode number 1 or 2 alone, √(μ/s); NaN if there is none."""
+        """R of one mode alone, √(μ/s).
+
+        Parameters
+        ----------
+        mode : int
+            Number of the mode, 1 or 2.
+
+        Returns
+        -------
+        float
+            R; NaN if there is none.
+        """
         whole_number("mode", mode, 1, 2)
         return saturated(self.mu[mode - 1], self.self_coefficients[mode - 1])
 
     def transverse(self, mode: int) -> float:
-        """Multiplier of the other mode on pure mode number 1 or 2: 1 + μ_j − c_ji μ_i/s_i (Eq. 172)."""
+        """Multiplier of the other mode on a pure mode: 1 + μ_j − c_ji μ_i/s_i (Eq. 172).
+
+        Parameters
+        ----------
+        mode : int
+            Number i of the pure mode, 1 or 2.
+        """
         whole_number("mode", mode, 1, 2)
         return float(1 + self.mu[2 - mode] - self.cross_coefficients[2 - mode] * self.pure(mode) ** 2)
 
@@ -130,7 +159,23 @@ class Competition(Noun):
         )
 
     def potential(self, R1: ArrayLike, R2: ArrayLike) -> NDArray[np.float64]:
-        """V(R1, R2) of Eq. 122, R1 and R2 broadcast together; refused unless c_12 = c_21."""
+        """V(R1, R2) of Eq. 122.
+
+        Parameters
+        ----------
+        R1, R2 : array_like
+            Amplitudes, broadcast together.
+
+        Returns
+        -------
+        (…) ndarray
+            V(R1, R2).
+
+        Raises
+        ------
+        ExclusionError
+            Unless c_12 = c_21.
+        """
         c12, c21 = self.cross_coefficients
         if abs(c12 - c21) > 1e-9 * max(abs(c12), abs(c21)):
             raise ExclusionError(
@@ -144,12 +189,33 @@ class Competition(Noun):
 def competition(block: Block, k1: int, k2: int, at: At = "gain", state: ArrayLike | None = None) -> Competition:
     """Competition of the modes k1 and k2 of a scalar block, at equal or unequal gains.
 
-    k1, k2 : two wavenumbers, 0 < k < N/2; at : 'gain', 'onset' or 'paper', see
-    `ScalarForms.evaluate`; state : base state a, a fixed point of g. At a = 0 (Eq. 139)
+    Parameters
+    ----------
+    block : Block
+        Scalar.
+    k1, k2 : int
+        Two wavenumbers, 0 < k < N/2.
+    at : {'gain', 'onset', 'paper'}
+        Where coefficients are evaluated, see `ScalarForms.evaluate`.
+    state : float
+        Base state a, a fixed point of g; 0 by default.
+
+    Returns
+    -------
+    Competition
+        Self and cross coefficients, regime and amplitudes.
+
+    Raises
+    ------
+    ExclusionError
+        If the derivation excludes it: d > 1, q = 0 and π, equal modes, resonances n_1q_1 + n_2q_2 ≡ 0 with
+        |n_1| + |n_2| ≤ 4, unstable slaved modes, Λ = 0.
+
+    Notes
+    -----
+    At a = 0 (Eq. 139)
     β_ij = 2α_1ηχ[1−|λ_j|²+λ_{i+j}+λ_{i−j}−2λ_iRe λ_j] + 6α_3L_i|L_j|²
     + 4α_2²L_i|L_j|²[L_0/(|Λ_j|²−J_0) + L_{i+j}/(Λ_iΛ_j−J_{i+j}) + L_{i−j}/(Λ_iΛ̄_j−J_{i−j})].
-    An ExclusionError says what the derivation excludes: d > 1, q = 0 and π, equal modes, resonances
-    n_1q_1 + n_2q_2 ≡ 0 with |n_1| + |n_2| ≤ 4, unstable slaved modes, Λ = 0.
     """
     forms = ScalarForms.of(block, state)
     n = forms.n

@@ -31,7 +31,12 @@ Floats = NDArray[np.float64]
 class Partition(Noun):
     """An exact state of clusters of whole numbers of tokens.
 
-    counts : (K,) tokens in each cluster, that of the largest value first; state : the ClusterState.
+    Attributes
+    ----------
+    counts : (K,) ndarray of int
+        Tokens in each cluster, that of the largest value first.
+    state : ClusterState
+        The values and multipliers of the clusters.
     """
 
     counts: NDArray[np.int64]
@@ -64,11 +69,22 @@ class Partition(Noun):
 
 @harmless_underflow
 def partitions(block: Block, clusters: int = 2) -> tuple[Partition, ...]:
-    """The exact states found in which the N tokens of a scalar block form `clusters` clusters, stable or not.
+    """The exact states found in which the N tokens of a scalar block form clusters, stable or not.
 
-    block : without positional encoding; clusters : K, 2 or 3. For every (n_1, …, n_K), by Newton's method from many
-    starts and from the states of neighbouring partitions. Sorted by counts; a state and what remains of it after a
-    permutation of tokens are one.
+    They are sought for every (n_1, …, n_K), by Newton's method from many starts and from the states of neighbouring
+    partitions.
+
+    Parameters
+    ----------
+    block : Block
+        Scalar, without positional encoding.
+    clusters : int
+        K, 2 or 3.
+
+    Returns
+    -------
+    tuple of Partition
+        Sorted by counts; a state and what remains of it after a permutation of tokens are one.
     """
     if whole_number("clusters", clusters, 2) > 3:
         raise ArgumentError("clusters", clusters, "2 or 3")
@@ -111,7 +127,17 @@ def partitions(block: Block, clusters: int = 2) -> tuple[Partition, ...]:
 def stable_partitions(block: Block, clusters: int = 2) -> tuple[Partition, ...]:
     """The stable ones of `partitions(block, clusters)`: K values that attract all N tokens near them.
 
-    block : scalar, without positional encoding; clusters : K, 2 or 3.
+    Parameters
+    ----------
+    block : Block
+        Scalar, without positional encoding.
+    clusters : int
+        K, 2 or 3.
+
+    Returns
+    -------
+    tuple of Partition
+        Sorted by counts.
     """
     return tuple(partition for partition in partitions(block, clusters) if partition.stable)
 

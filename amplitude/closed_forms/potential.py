@@ -25,7 +25,17 @@ def saturated(mu: float, beta: float, below: float = math.nan) -> float:
 def one_mode_potential(R: ArrayLike, mu: float, beta: float) -> NDArray[np.float64]:
     """V(R) = −μR²/2 + βR⁴/4 (Eq. 19).
 
-    R : amplitudes, any shape (signed, so that the symmetry R → −R shows); mu, beta : μ and β.
+    Parameters
+    ----------
+    R : (…) array_like
+        Amplitudes, signed, so that the symmetry R → −R shows.
+    mu, beta : float
+        μ and β.
+
+    Returns
+    -------
+    (…) ndarray
+        V(R).
     """
     R, mu, beta = real_array("R", R), real_number("mu", mu), real_number("beta", beta)
     return -mu * R**2 / 2 + beta * R**4 / 4
@@ -37,8 +47,19 @@ def two_mode_potential(
 ) -> NDArray[np.float64]:
     """V(R1, R2) = Σ_i(−μ_i R_i²/2 + β_i R_i⁴/4) + β_× R1²R2²/2 (Eq. 122).
 
-    R1, R2 : amplitudes, broadcast together; mu, beta_self : of each mode; beta_cross : β_×, the
-    same for both modes: without that symmetry no potential exists.
+    Parameters
+    ----------
+    R1, R2 : array_like
+        Amplitudes, broadcast together.
+    mu, beta_self : (2,) array_like
+        μ_i and β_i of each mode.
+    beta_cross : float
+        β_×, the same for both modes: without that symmetry no potential exists.
+
+    Returns
+    -------
+    (…) ndarray
+        V(R1, R2).
     """
     R1, R2 = broadcast(real_array, R1=R1, R2=R2)
     mu, beta_self = frozen_array("mu", mu, (2,)), frozen_array("beta_self", beta_self, (2,))

@@ -1,9 +1,6 @@
 """The real sectors that the wave formulas exclude: q = 0, π, 2π/3 and π/2.
 
 There the lattice makes extra terms resonant, and each sector has an amplitude equation of its own.
-All functions take `block`; `at`, where coefficients are evaluated ('gain', 'onset' or 'paper', see
-`ScalarForms.evaluate`); and `state`, the base state a, a fixed point of g. An ExclusionError says what is excluded:
-Λ = 0, a slaved mode that is unstable or in resonance.
 """
 
 from __future__ import annotations
@@ -80,7 +77,16 @@ class Sector(Noun, ABC):
 class PeriodTwo(Sector):
     """q = π, x_j = B(−1)^j + m: B⁺ = ΛB + γB³, m = mean_ratio·B².
 
-    multiplier : Λ; at : where γ was evaluated; gamma : γ; mean_ratio : m/B².
+    Attributes
+    ----------
+    multiplier : float
+        Λ at the actual gain.
+    at : {'gain', 'onset', 'paper'}
+        Where γ was evaluated.
+    gamma : float
+        γ.
+    mean_ratio : float
+        m/B².
     """
 
     pattern: ClassVar[str] = "q = π"
@@ -112,7 +118,14 @@ class PeriodTwo(Sector):
 class PeriodFour(Sector):
     """q = π/2: B⁺ = ΛB + c_1|B|²B + c_3B̄³, in two families, ψ = arg B ≡ 0 or π/4 (mod π/2).
 
-    multiplier : Λ; at : where c_1, c_3 were evaluated; c1, c3 : c_1 and c_3, times sign(Λ).
+    Attributes
+    ----------
+    multiplier : float
+        Λ at the actual gain.
+    at : {'gain', 'onset', 'paper'}
+        Where c_1, c_3 were evaluated.
+    c1, c3 : float
+        c_1 and c_3, times sign(Λ).
     """
 
     pattern: ClassVar[str] = "q = π/2"
@@ -135,15 +148,38 @@ class PeriodFour(Sector):
         return self.stable_at(self.psi)
 
     def amplitude_at(self, psi: float) -> float:
-        """|B| of the family `psi` = 0 or π/4: R² = −μ/(c_1 ± c_3); NaN if there is none."""
+        """|B| of one family: R² = −μ/(c_1 ± c_3).
+
+        Parameters
+        ----------
+        psi : float
+            ψ of the family, 0 or π/4 (mod π/2), radians.
+
+        Returns
+        -------
+        float
+            |B|; NaN if there is none.
+        """
         return saturated(-self.mu, self.c1 + self._side(psi) * self.c3)
 
     def phase_multiplier_at(self, psi: float) -> float:
-        """Multiplier of the phase on the family `psi` = 0 or π/4: 1 − 4c_3R²cos 4ψ."""
+        """Multiplier of the phase on one family: 1 − 4c_3R²cos 4ψ.
+
+        Parameters
+        ----------
+        psi : float
+            ψ of the family, 0 or π/4 (mod π/2), radians.
+        """
         return 1 - 4 * self.c3 * self.amplitude_at(psi) ** 2 * self._side(psi)
 
     def stable_at(self, psi: float) -> bool:
-        """Whether the family `psi` = 0 or π/4 exists and attracts."""
+        """Whether one family exists and attracts.
+
+        Parameters
+        ----------
+        psi : float
+            ψ of the family, 0 or π/4 (mod π/2), radians.
+        """
         side = self._side(psi)
         return self.mu > 0 > self.c1 + side * self.c3 and side * self.c3 > 0
 
@@ -159,7 +195,14 @@ class PeriodFour(Sector):
 class PeriodThree(Sector):
     """q = 2π/3, Λ > 0: B⁺ = ΛB + a_2B̄² + c_1|B|²B: transcritical, ψ = arg B with cos 3ψ = ±1.
 
-    multiplier : Λ; at : where a_2, c_1 were evaluated; a2, c1 : the coefficients.
+    Attributes
+    ----------
+    multiplier : float
+        Λ at the actual gain.
+    at : {'gain', 'onset', 'paper'}
+        Where a_2, c_1 were evaluated.
+    a2, c1 : float
+        a_2 and c_1.
     """
 
     pattern: ClassVar[str] = "q = 2π/3"
@@ -186,16 +229,37 @@ class PeriodThree(Sector):
         return abs(radial) < 1 and abs(phase) <= 1
 
     def amplitudes_at(self, psi: float) -> NDArray[np.float64]:
-        """Positive roots R of μ + σR + c_1R² = 0, σ = a_2cos 3ψ, smallest first.
+        """Positive roots R of μ + σR + c_1R² = 0, σ = a_2cos 3ψ.
 
-        psi : ψ = arg B, a multiple of π/3.
+        Parameters
+        ----------
+        psi : float
+            ψ = arg B, a multiple of π/3, radians.
+
+        Returns
+        -------
+        (roots,) ndarray
+            R, smallest first.
         """
         roots = np.roots([self.c1, self._sigma(psi), self.mu])
         return np.sort(roots[(roots.imag == 0) & (roots.real > 0)].real)
 
     @beyond_float64
     def multipliers_at(self, psi: float, R: float) -> tuple[float, float]:
-        """Radial and phase multipliers 1 + σR + 2c_1R² and 1 − 3σR of the state `psi`, `R`."""
+        """Radial and phase multipliers 1 + σR + 2c_1R² and 1 − 3σR of a state, σ = a_2cos 3ψ.
+
+        Parameters
+        ----------
+        psi : float
+            ψ = arg B, radians.
+        R : float
+            R = |B|.
+
+        Returns
+        -------
+        (float, float)
+            The radial multiplier and that of the phase.
+        """
         sigma, R = self._sigma(psi), np.float64(real_number("R", R))
         return float(1 + sigma * R + 2 * self.c1 * R**2), float(1 - 3 * sigma * R)
 
@@ -217,7 +281,14 @@ class PeriodThree(Sector):
 class HomogeneousState(Sector):
     """q = 0: B⁺ = ΛB + b_2B² + b_3B³; attention drops out, so this is the map g alone.
 
-    multiplier : Λ; at : where b_2, b_3 were evaluated; b2, b3 : the coefficients.
+    Attributes
+    ----------
+    multiplier : float
+        Λ at the actual gain.
+    at : {'gain', 'onset', 'paper'}
+        Where b_2, b_3 were evaluated.
+    b2, b3 : float
+        b_2 and b_3.
     """
 
     pattern: ClassVar[str] = "q = 0"
@@ -260,8 +331,29 @@ class HomogeneousState(Sector):
 
 @harmless_underflow
 def period_two(block: Block, at: At = "gain", state: ArrayLike | None = None) -> PeriodTwo:
-    """The sector q = π (N even) of a scalar block; `block`, `at`, `state` as above.
+    """The sector q = π (N even) of a scalar block.
 
+    Parameters
+    ----------
+    block : Block
+        Scalar, N even.
+    at : {'gain', 'onset', 'paper'}
+        Where coefficients are evaluated, see `ScalarForms.evaluate`.
+    state : float
+        Base state a, a fixed point of g; 0 by default.
+
+    Returns
+    -------
+    PeriodTwo
+        Coefficients, amplitude and stability.
+
+    Raises
+    ------
+    ExclusionError
+        If Λ = 0, or a slaved mode is unstable or in resonance.
+
+    Notes
+    -----
     At a = 0 and onset γ = α_1ηχ(1−λ_π²) + α_3L_π³ + 2α_2²L_π³L_0/(1−J_0).
     """
     forms, k = _forms(block, state, 2)
@@ -275,8 +367,29 @@ def period_two(block: Block, at: At = "gain", state: ArrayLike | None = None) ->
 
 @harmless_underflow
 def period_four(block: Block, at: At = "gain", state: ArrayLike | None = None) -> PeriodFour:
-    """The sector q = π/2 (4 | N) of a scalar block with symmetric kernels; `block`, `at`, `state` as above.
+    """The sector q = π/2 (4 | N) of a scalar block with symmetric kernels.
 
+    Parameters
+    ----------
+    block : Block
+        Scalar, 4 | N, with symmetric kernels.
+    at : {'gain', 'onset', 'paper'}
+        Where coefficients are evaluated, see `ScalarForms.evaluate`.
+    state : float
+        Base state a, a fixed point of g; 0 by default.
+
+    Returns
+    -------
+    PeriodFour
+        Coefficients, amplitude and stability of both families.
+
+    Raises
+    ------
+    ExclusionError
+        If Λ = 0, or a slaved mode is unstable or in resonance.
+
+    Notes
+    -----
     At a = 0 and onset c_3 = α_3L_c³ + α_1ηχ(λ_π−λ_c²) + 2α_2²L_c³L_π/(1−J_π); c_1 is that of a wave.
     """
     forms, k = _forms(block, state, 4)
@@ -291,8 +404,29 @@ def period_four(block: Block, at: At = "gain", state: ArrayLike | None = None) -
 
 @harmless_underflow
 def period_three(block: Block, at: At = "gain", state: ArrayLike | None = None) -> PeriodThree:
-    """The sector q = 2π/3 (3 | N), Λ > 0, of a scalar block with symmetric kernels; `block`, `at`, `state` as above.
+    """The sector q = 2π/3 (3 | N), Λ > 0, of a scalar block with symmetric kernels.
 
+    Parameters
+    ----------
+    block : Block
+        Scalar, 3 | N, with symmetric kernels and Λ > 0.
+    at : {'gain', 'onset', 'paper'}
+        Where coefficients are evaluated, see `ScalarForms.evaluate`.
+    state : float
+        Base state a, a fixed point of g; 0 by default.
+
+    Returns
+    -------
+    PeriodThree
+        Coefficients, amplitudes and stability.
+
+    Raises
+    ------
+    ExclusionError
+        If Λ = 0, or a slaved mode is unstable or in resonance.
+
+    Notes
+    -----
     At a = 0 and onset a_2 = α_2L_c², c_1 = α_1ηχ(2+λ_c−3λ_c²) + 3α_3L_c³ + 4α_2²L_c³L_0/(1−J_0).
     """
     forms, k = _forms(block, state, 3)
@@ -307,8 +441,29 @@ def period_three(block: Block, at: At = "gain", state: ArrayLike | None = None) 
 
 @harmless_underflow
 def homogeneous_state(block: Block, at: At = "gain", state: ArrayLike | None = None) -> HomogeneousState:
-    """The sector q = 0 of a scalar block; `block`, `at`, `state` as above.
+    """The sector q = 0 of a scalar block.
 
+    Parameters
+    ----------
+    block : Block
+        Scalar.
+    at : {'gain', 'onset', 'paper'}
+        Where coefficients are evaluated, see `ScalarForms.evaluate`.
+    state : float
+        Base state a, a fixed point of g; 0 by default.
+
+    Returns
+    -------
+    HomogeneousState
+        Coefficients, amplitude and stability.
+
+    Raises
+    ------
+    ExclusionError
+        If Λ = 0, or a slaved mode is unstable or in resonance.
+
+    Notes
+    -----
     b_2 = α_2L_0², b_3 = α_3L_0³.
     """
     forms, _ = _forms(block, state, 1)

@@ -39,9 +39,20 @@ ROUNDING = 1e-14
 class ScalarForms(Noun):
     """J, B and C of a scalar (d = 1) block at the homogeneous fixed point a.
 
-    n : tokens; alpha : (α_1, α_2, α_3), Taylor coefficients of H at y* = a + Σηa;
-    eta, chi : (heads,) ε_a·value and content; symbols : (heads, n) λ_h on the grid; state : a.
     Wavenumbers are whole and taken modulo n.
+
+    Parameters
+    ----------
+    n : int
+        Number of tokens.
+    alpha : (float, float, float)
+        (α_1, α_2, α_3), Taylor coefficients of H at y* = a + Σηa.
+    eta, chi : (heads,) ndarray
+        ε_a·value and content.
+    symbols : (heads, n) complex ndarray
+        λ_h on the grid.
+    state : float
+        a.
     """
 
     n: int
@@ -53,7 +64,15 @@ class ScalarForms(Noun):
 
     @classmethod
     def of(cls, block: Block, state: ArrayLike | None = None) -> ScalarForms:
-        """The forms of `block` at 1⊗`state` (zero by default), which must be a fixed point of g."""
+        """The forms of a block at a homogeneous fixed point.
+
+        Parameters
+        ----------
+        block : Block
+            Scalar, plain (Eqs. 1–2) but for any pointwise φ.
+        state : float
+            a, which must be a fixed point of g; 0 by default.
+        """
         if not isinstance(block, Block):
             raise ArgumentError("block", type(block).__name__, "a Block")
         if block.d != 1:
@@ -72,19 +91,48 @@ class ScalarForms(Noun):
         return cls(block.n, alpha, heads.value[0], heads.content[0], heads.symbols[0], float(a[0]))
 
     def symbol(self, k: int) -> NDArray[np.complex128]:
-        """(heads,) λ_h at wavenumber k."""
+        """(heads,) λ_h at one wavenumber.
+
+        Parameters
+        ----------
+        k : int
+            Wavenumber, modulo n.
+        """
         return self.symbols[:, whole_number("k", k, -(2**62)) % self.n]
 
     def L(self, k: int) -> complex:
-        """L_k = 1 + Σ_h η_h λ_h(k), the attention branch with its residual."""
+        """L_k = 1 + Σ_h η_h λ_h(k), the attention branch with its residual.
+
+        Parameters
+        ----------
+        k : int
+            Wavenumber, modulo n.
+        """
         return complex(1 + self.eta @ self.symbol(k))
 
     def J(self, k: int) -> complex:
-        """J_k = α_1 L_k, the multiplier of the mode k."""
+        """J_k = α_1 L_k, the multiplier of the mode k.
+
+        Parameters
+        ----------
+        k : int
+            Wavenumber, modulo n.
+        """
         return self.alpha[0] * self.L(k)
 
     def multiplier(self, k: int) -> complex:
-        """Λ = J_k of a mode `k` whose amplitude is asked for; an ExclusionError where it is zero, but for rounding."""
+        """Λ = J_k of a mode whose amplitude is asked for.
+
+        Parameters
+        ----------
+        k : int
+            Wavenumber, modulo n.
+
+        Raises
+        ------
+        ExclusionError
+            If Λ is zero, but for rounding.
+        """
         multiplier = self.J(k)
         if abs(multiplier) <= ROUNDING * abs(self.alpha[0]) * float(1 + np.abs(self.eta) @ np.abs(self.symbol(k))):
             raise ExclusionError(
@@ -93,9 +141,21 @@ class ScalarForms(Noun):
         return multiplier
 
     def slaved(self, drive: complex, product: complex, k: int) -> complex:
-        """`drive`/(product − J_k): the mode `k` that follows critical ones, `product` that of their multipliers.
+        """drive/(product − J_k): the amplitude of a mode that follows critical ones.
 
-        An ExclusionError says that the two are equal, but for rounding: the mode is in resonance.
+        Parameters
+        ----------
+        drive : complex
+            What the critical modes put into it.
+        product : complex
+            The product of their multipliers.
+        k : int
+            Wavenumber of the mode that follows, modulo n.
+
+        Raises
+        ------
+        ExclusionError
+            If `product` and J_k are equal, but for rounding: the mode is in resonance.
         """
         gap = product - self.J(k)
         if abs(gap) <= ROUNDING * (abs(product) + abs(self.J(k))):
@@ -104,12 +164,27 @@ class ScalarForms(Noun):
         return drive / gap
 
     def B(self, k1: int, k2: int) -> complex:
-        """For wavenumbers k1, k2: B(1,2) = α_2 L_1 L_2 + α_1 Σ_h η_h ξ_h (λ_12 − λ_1 λ_2)."""
+        """B(1,2) = α_2 L_1 L_2 + α_1 Σ_h η_h ξ_h (λ_12 − λ_1 λ_2).
+
+        Parameters
+        ----------
+        k1, k2 : int
+            Wavenumbers 1 and 2, modulo n.
+        """
         a1, a2, _ = self.alpha
         return a2 * self.L(k1) * self.L(k2) + a1 * self._tilt(self.state * self.chi, k1, k2)
 
     def C(self, k1: int, k2: int, k3: int) -> complex:
-        """For wavenumbers k1, k2, k3, with ⟨·⟩ the mean over which of them is number 1:
+        """C(1,2,3), the cubic coefficient of three modes.
+
+        Parameters
+        ----------
+        k1, k2, k3 : int
+            Wavenumbers 1, 2 and 3, modulo n.
+
+        Notes
+        -----
+        With ⟨·⟩ the mean over which of them is number 1:
 
         C(1,2,3) = α_3 L_1 L_2 L_3 + ⟨α_1 Σηχ(λ_23 − λ_2λ_3) + 2α_2 L_1 Σηξ(λ_23 − λ_2λ_3)⟩
         + ½α_1 Σηξ²(λ_123 − 3⟨λ_23 λ_1⟩ + 2λ_1λ_2λ_3).
@@ -130,10 +205,17 @@ class ScalarForms(Noun):
         return complex((self.eta * tilt) @ covariance)
 
     def at_onset(self, k: int) -> ScalarForms:
-        """The same forms with every η_h scaled by the t > 0 nearest to 1 for which |J_k| = 1 at wavenumber `k`.
+        """The same forms with every η_h scaled by the t > 0 nearest to 1 for which |J_k| = 1; the α's are kept.
 
-        The α's are kept. An ExclusionError is raised when no such t exists, or only one at which a real Λ has
-        changed its sign.
+        Parameters
+        ----------
+        k : int
+            Wavenumber, modulo n.
+
+        Raises
+        ------
+        ExclusionError
+            If no such t exists, or only one at which a real Λ has changed its sign.
         """
         s = self.L(k) - 1
         # |1 + ts|² = 1/α_1²: |s|² t² + 2 Re(s) t + 1 − 1/α_1² = 0
@@ -147,11 +229,21 @@ class ScalarForms(Noun):
         return replace(self, eta=min(positive, key=lambda t: abs(t - 1)) * self.eta)
 
     def evaluate(self, at: At, *modes: int) -> tuple[ScalarForms, list[complex]]:
-        """The forms and the multipliers of `modes` from which coefficients are computed. `at` is one of
+        """The forms and the multipliers from which coefficients are computed.
 
-        'gain'  : the block as it is, resolvents with its own Λ (D_0 = |Λ|² − J_0, D_2 = Λ² − J_2);
-        'onset' : every η scaled until the first of `modes` to become critical has |Λ| = 1;
-        'paper' : the block as it is, resolvents with Λ/|Λ|, as the paper prints them (Eq. 117).
+        Parameters
+        ----------
+        at : {'gain', 'onset', 'paper'}
+            'gain': the block as it is, resolvents with its own Λ (D_0 = |Λ|² − J_0, D_2 = Λ² − J_2);
+            'onset': every η scaled until the first of `modes` to become critical has |Λ| = 1;
+            'paper': the block as it is, resolvents with Λ/|Λ|, as the paper prints them (Eq. 117).
+        *modes : int
+            Wavenumbers of the critical modes.
+
+        Returns
+        -------
+        (ScalarForms, list of complex)
+            The forms, and the multiplier of each of `modes`.
         """
         choice("at", at, ("gain", "onset", "paper"))
         if at == "gain":
@@ -162,7 +254,20 @@ class ScalarForms(Noun):
         return forms, [forms.J(k) for k in modes]
 
     def refuse_unstable(self, *slaved: int, critical: tuple[int, ...] = ()) -> None:
-        """Raise an ExclusionError if one of the `slaved` modes, ± the `critical` ones aside, is not linearly stable."""
+        """Refuse slaved modes that are not linearly stable.
+
+        Parameters
+        ----------
+        *slaved : int
+            Their wavenumbers, modulo n.
+        critical : tuple of int
+            Wavenumbers that are left out, ± each.
+
+        Raises
+        ------
+        ExclusionError
+            If one of the `slaved` modes, ± the `critical` ones aside, is not linearly stable.
+        """
         free = {sign * k % self.n for k in critical for sign in (1, -1)}
         for k in slaved:
             if k % self.n not in free and not abs(self.J(k)) < 1:

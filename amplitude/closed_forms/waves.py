@@ -29,11 +29,25 @@ if TYPE_CHECKING:
 class Wave(Noun):
     """The saturated wave of one mode.
 
-    k, n : wavenumber q = 2πk/n; multiplier : Λ at the actual gain; at : where c was evaluated.
-    coefficient : c. beta : β = −e^{−iω}c with ω where c was evaluated, a float for a symmetric
-        kernel; the wave saturates (is supercritical) if Re β > 0.
-    mean_ratio, harmonic_ratio : the slaved modes X_0 = mean_ratio·|B|², X_2q = harmonic_ratio·B².
-    state : the base state a.
+    Attributes
+    ----------
+    k, n : int
+        Wavenumber q = 2πk/n on n tokens.
+    multiplier : complex
+        Λ at the actual gain.
+    at : {'gain', 'onset', 'paper'}
+        Where c was evaluated.
+    coefficient : complex
+        c.
+    beta : float or complex
+        β = −e^{−iω}c with ω where c was evaluated, a float for a symmetric kernel; the wave saturates (is
+        supercritical) if Re β > 0.
+    mean_ratio : float
+        The slaved mean, X_0 = mean_ratio·|B|².
+    harmonic_ratio : complex
+        The slaved harmonic, X_2q = harmonic_ratio·B².
+    state : float
+        The base state a.
     """
 
     k: int
@@ -94,9 +108,19 @@ class Wave(Noun):
         )
 
     def field(self, layer: float = 0.0, phase: float = 0.0) -> NDArray[np.float64]:
-        """(n,) the saturated wave to second order, x_j = a + X_0 + 2Re(z + X_2 z²), z = R e^{i(qj + Ωl + θ_0)}.
+        """The saturated wave to second order, x_j = a + X_0 + 2Re(z + X_2 z²), z = R e^{i(qj + Ωl + θ_0)}.
 
-        layer : l; phase : θ_0 in radians.
+        Parameters
+        ----------
+        layer : float
+            l.
+        phase : float
+            θ_0, radians.
+
+        Returns
+        -------
+        (n,) ndarray
+            x_j.
         """
         layer, phase = real_number("layer", layer), real_number("phase", phase)
         theta = 2 * np.pi * self.k * np.arange(self.n) / self.n + self.phase_advance * layer + phase
@@ -104,11 +128,33 @@ class Wave(Noun):
         return self.mean + 2 * np.real(z + self.harmonic_ratio * z**2)
 
     def potential(self, R: ArrayLike) -> NDArray[np.float64]:
-        """V(R) = −μR²/2 + Re(β)R⁴/4 with R⁺ − R = −V'(R) (Eq. 19)."""
+        """V(R) = −μR²/2 + Re(β)R⁴/4 with R⁺ − R = −V'(R) (Eq. 19).
+
+        Parameters
+        ----------
+        R : (…) array_like
+            Amplitudes.
+
+        Returns
+        -------
+        (…) ndarray
+            V(R).
+        """
         return one_mode_potential(R, self.mu, self.beta.real)
 
     def plot_potential(self, ax: Axes | None = None) -> Axes:
-        """Draw V(R) with its extrema marked; `ax`: the axes, by default those of a new figure; returns them."""
+        """Draw V(R) with its extrema marked.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes
+            By default those of a new figure.
+
+        Returns
+        -------
+        matplotlib Axes
+            `ax`.
+        """
         stationary = {0.0: self.mu < 0}
         if self.amplitude > 0:
             stationary |= {self.amplitude: self.stable, -self.amplitude: self.stable}
@@ -119,22 +165,66 @@ class Wave(Noun):
 def standing_wave(block: Block, k: int, at: At = "gain", state: ArrayLike | None = None) -> Wave:
     """The standing wave (Λ > 0) or alternating wave (Λ < 0) of a scalar block with symmetric kernels.
 
-    k : wavenumber, 0 < k < N/2; at : 'gain', 'onset' or 'paper', see `ScalarForms.evaluate`;
-    state : base state a, a fixed point of g. At a = 0 and onset (Eqs. 96–97)
+    Parameters
+    ----------
+    block : Block
+        Scalar, with symmetric kernels.
+    k : int
+        Wavenumber, 0 < k < N/2.
+    at : {'gain', 'onset', 'paper'}
+        Where c is evaluated, see `ScalarForms.evaluate`.
+    state : float
+        Base state a, a fixed point of g; 0 by default.
+
+    Returns
+    -------
+    Wave
+        Its coefficients, amplitude, stability and field.
+
+    Raises
+    ------
+    ExclusionError
+        If the derivation excludes it: d > 1, directional kernels, q = 0 and π, a lattice resonance 3q or 4q ≡ 0,
+        unstable slaved modes, Λ = 0.
+
+    Notes
+    -----
+    At a = 0 and onset (Eqs. 96–97)
     β_st = −α_1ηχ[2(1−λ_c²)+λ_2−λ_c²] − 3α_3L_c³ − 2α_2²L_c³[2L_0/(1−J_0) + L_2/(1−J_2)].
-    An ExclusionError says what the derivation excludes: d > 1, directional kernels, q = 0 and π,
-    a lattice resonance 3q or 4q ≡ 0, unstable slaved modes, Λ = 0.
     """
     return _wave(block, k, at, state, symmetric=True)
 
 
 @harmless_underflow
 def travelling_wave(block: Block, k: int, at: At = "gain", state: ArrayLike | None = None) -> Wave:
-    """The travelling wave of a scalar block with a directional kernel; parameters as `standing_wave`.
+    """The travelling wave of a scalar block with a directional kernel.
 
-    β_tr = −e^{−iω}c, amplitude √(μ/Re β), phase advance Ω = ω − Im(β)R². The sign of β follows
-    Eqs. 107 and 120; the paper's Eq. 119 has the opposite one. `block`, `k`, `at`, `state`:
-    see `standing_wave`; a symmetric kernel is refused.
+    Parameters
+    ----------
+    block : Block
+        Scalar, with a directional kernel.
+    k : int
+        Wavenumber, 0 < k < N/2.
+    at : {'gain', 'onset', 'paper'}
+        Where c is evaluated, see `ScalarForms.evaluate`.
+    state : float
+        Base state a, a fixed point of g; 0 by default.
+
+    Returns
+    -------
+    Wave
+        Its coefficients, amplitude, phase advance, stability and field.
+
+    Raises
+    ------
+    ExclusionError
+        If the kernel is symmetric, or as in `standing_wave`: d > 1, q = 0 and π, a lattice resonance 3q or 4q ≡ 0,
+        unstable slaved modes, Λ = 0.
+
+    Notes
+    -----
+    β_tr = −e^{−iω}c, amplitude √(μ/Re β), phase advance Ω = ω − Im(β)R². The sign of β follows Eqs. 107 and 120; the
+    paper's Eq. 119 has the opposite one.
     """
     return _wave(block, k, at, state, symmetric=False)
 
