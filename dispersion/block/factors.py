@@ -145,23 +145,29 @@ class QueryKey(ContentLogit):
 
     @beyond_float64
     def queries(self, x: NDArray, position: Position = None) -> NDArray:
-        """(…, d_h) q = Qx + b_q of states `x` (…, d); the `position` is of no account."""
+        """(…, d_h) q = Qx + b_q of states `x` (…, d), turned if the encoding is rotary and the `position` given."""
         x = states("x", x, self.d)
-        return x @ self.query.T if self.query_bias is None else x @ self.query.T + self.query_bias
+        return self._at(x @ self.query.T if self.query_bias is None else x @ self.query.T + self.query_bias, position)
 
     @beyond_float64
     def keys(self, x: NDArray, position: Position = None) -> NDArray:
-        """(…, d_h) k = Kx + b_k of states `x` (…, d); the `position` is of no account."""
+        """(…, d_h) k = Kx + b_k of states `x` (…, d), turned if the encoding is rotary and the `position` given."""
         x = states("x", x, self.d)
-        return x @ self.key.T if self.key_bias is None else x @ self.key.T + self.key_bias
+        return self._at(x @ self.key.T if self.key_bias is None else x @ self.key.T + self.key_bias, position)
 
     def query_slope(self, position: Position = None) -> Floats:
-        """(d_h, d) Q, the derivative of a query by its state; the `position` is of no account."""
-        return self.query
+        """(d_h, d) Q, or (n, d_h, d) R(θ·i)Q if the encoding is rotary and the `position` (n, D) given."""
+        return self._slope_at(self.query, position)
 
     def key_slope(self, position: Position = None) -> Floats:
-        """(d_h, d) K, the derivative of a key by its state; the `position` is of no account."""
-        return self.key
+        """(d_h, d) K, or (n, d_h, d) R(θ·j)K if the encoding is rotary and the `position` (n, D) given."""
+        return self._slope_at(self.key, position)
+
+    def _at(self, u: NDArray, position: Position) -> NDArray:
+        return u
+
+    def _slope_at(self, weight: Floats, position: Position) -> Floats:
+        return weight
 
     @cached_property
     def matrix(self) -> Floats:
@@ -205,23 +211,13 @@ class Rotary(QueryKey):
         object.__setattr__(self, "frequencies", frozen_array("frequencies", frequencies, (len(self.query) // 2, None)))
         object.__setattr__(self, "pairing", choice("pairing", pairing, ("half", "interleaved")))
 
-    def queries(self, x: NDArray, position: Position = None) -> NDArray:
-        """(…, d_h) q = Qx + b_q of states `x` (…, d); rotated as by `rotated` if the `position` (n, D) is given."""
-        q = super().queries(x)
-        return q if position is None else self.rotated(q, self._angle(position))
+    def _at(self, u: NDArray, position: Position) -> NDArray:
+        return u if position is None else self.rotated(u, self._angle(position))
 
-    def keys(self, x: NDArray, position: Position = None) -> NDArray:
-        """(…, d_h) k = Kx + b_k of states `x` (…, d); rotated as by `rotated` if the `position` (n, D) is given."""
-        k = super().keys(x)
-        return k if position is None else self.rotated(k, self._angle(position))
-
-    def query_slope(self, position: Position = None) -> Floats:
-        """(d_h, d) Q, or (n, d_h, d) R(θ·i)Q in the order of `rotated` if the `position` (n, D) is given."""
-        return self.query if position is None else self._turned(self.query, position)
-
-    def key_slope(self, position: Position = None) -> Floats:
-        """(d_h, d) K, or (n, d_h, d) R(θ·j)K in the order of `rotated` if the `position` (n, D) is given."""
-        return self.key if position is None else self._turned(self.key, position)
+    def _slope_at(self, weight: Floats, position: Position) -> Floats:
+        if position is None:
+            return weight
+        return np.swapaxes(self.rotated(weight.T, self._angle(position)[..., None, :]), -1, -2)
 
     @cached_property
     def matrix(self) -> Floats:
@@ -267,9 +263,6 @@ class Rotary(QueryKey):
     def _angle(self, position: NDArray[np.int64]) -> Floats:
         """(n, d_h/2) angle by which each block of a token is turned."""
         return np.asarray(states("position", position, self.frequencies.shape[1]) @ self.frequencies.T)
-
-    def _turned(self, weight: Floats, position: NDArray[np.int64]) -> Floats:
-        return np.swapaxes(self.rotated(weight.T, self._angle(position)[..., None, :]), -1, -2)
 
     def _blocks(self, u: NDArray) -> tuple[NDArray, NDArray]:
         half = u.shape[-1] // 2
