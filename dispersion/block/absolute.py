@@ -25,7 +25,19 @@ Floats = NDArray[np.float64]
 def sinusoidal(n: int, d: int, base: float = 10000.0) -> Floats:
     """The sinusoidal table (n, d) of arXiv 1706.03762: p_i = (sin iθ_0, cos iθ_0, sin iθ_1, …), θ_k = `base`^{−2k/d}.
 
-    n : positions, counted from 0; d : features, even. Then p_i·p_j = Σ_k cos(θ_k(i − j)): exactly a function of i − j.
+    Parameters
+    ----------
+    n : int
+        Positions, counted from 0.
+    d : int
+        Features, even.
+    base : float
+        Positive; θ_k = base^{−2k/d}.
+
+    Returns
+    -------
+    (n, d) ndarray
+        p. Then p_i·p_j = Σ_k cos(θ_k(i − j)): exactly a function of i − j.
     """
     n, d = whole_number("n", n, 1), whole_number("d", d, 2)
     if d % 2:
@@ -39,8 +51,19 @@ def sinusoidal(n: int, d: int, base: float = 10000.0) -> Floats:
 def absolute_logits(table: ArrayLike, content: ArrayLike, state: ArrayLike | None = None) -> Floats:
     """The logits (N, N) at the state 1⊗a under an absolute encoding: (a + p_i)ᵀW(a + p_j), query i first.
 
-    table : p, (N, d); content : W, (d, d), the 1/√d_h included; state : a, (d,), 0 if left out. The term p_iᵀWa is the
-    same for every key and drops out of the attention; aᵀWp_j does not.
+    Parameters
+    ----------
+    table : (N, d) array_like
+        p.
+    content : (d, d) array_like
+        W, the 1/√d_h included.
+    state : (d,) array_like, optional
+        a, 0 if left out.
+
+    Returns
+    -------
+    (N, N) ndarray
+        Logits, query first. The term p_iᵀWa is the same for every key and drops out of the attention; aᵀWp_j does not.
     """
     table = frozen_array("table", table, (None, None))
     d = table.shape[1]
@@ -55,12 +78,22 @@ def absolute_logits(table: ArrayLike, content: ArrayLike, state: ArrayLike | Non
 def translation_invariant_share(
     logits: ArrayLike, shape: tuple[int, ...] | None = None, periodic: bool = False
 ) -> float:
-    """The share of the variance of `logits` off the diagonal that a function of the displacement explains,
-    1 − Σ(b_ij − b̄_{i−j})² / Σ(b_ij − b̄)² over i ≠ j: 1 if they are exactly Toeplitz. Random logits have about the
-    number of displacements over the number of pairs.
+    """The share of the variance of `logits` off the diagonal that a function of the displacement explains.
 
-    logits : (N, N), query first; shape : (N_1, …, N_D), the grid of the tokens in C order, (N,) if left out; periodic :
-    whether displacements are taken round the torus, else those of an open grid, −(N−1) … N−1 on each axis.
+    Parameters
+    ----------
+    logits : (N, N) array_like
+        Query first.
+    shape : tuple of int, optional
+        (N_1, …, N_D), the grid of the tokens in C order, (N,) if left out.
+    periodic : bool
+        Whether displacements are taken round the torus, else those of an open grid, −(N−1) … N−1 on each axis.
+
+    Returns
+    -------
+    float
+        1 − Σ(b_ij − b̄_{i−j})² / Σ(b_ij − b̄)² over i ≠ j: 1 if they are exactly Toeplitz. Random logits have about the
+        number of displacements over the number of pairs.
     """
     logits, shape = _square(logits, shape)
     group, pairs = _displacement(shape, periodic), ~np.eye(len(logits), dtype=bool)
@@ -73,10 +106,22 @@ def translation_invariant_share(
 
 @harmless_underflow
 def toeplitz_part(logits: ArrayLike, shape: tuple[int, ...] | None = None, periodic: bool = False) -> Kernel:
-    """The kernel nearest to `logits` (N, N) in least squares: b_r is their mean over all pairs at displacement r.
+    """The kernel nearest to `logits` in least squares: b_r is their mean over all pairs at displacement r.
 
-    shape, periodic : as in `translation_invariant_share`. On an open grid the kernel is that of its middle: of the
-    displacements it keeps −N/2 ≤ r < N/2 on each axis, on a ring or torus of the same shape.
+    Parameters
+    ----------
+    logits : (N, N) array_like
+        Query first.
+    shape : tuple of int, optional
+        (N_1, …, N_D), the grid of the tokens in C order, (N,) if left out.
+    periodic : bool
+        Whether displacements are taken round the torus, else those of an open grid, −(N−1) … N−1 on each axis.
+
+    Returns
+    -------
+    Kernel
+        On an open grid that of its middle: of the displacements it keeps −N/2 ≤ r < N/2 on each axis, on a ring or
+        torus of the same shape.
     """
     logits, shape = _square(logits, shape)
     size = np.array(shape)

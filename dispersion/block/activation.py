@@ -29,8 +29,12 @@ MOST = 170
 class Activation(Noun):
     """A pointwise function φ with φ(y + s) = Σ_n c_n(y) sⁿ.
 
-    name : one of `Activation.names()`.
-    coefficients : (c1, c2, …) of φ(y) = c1 y + c2 y² + …, for the polynomial only.
+    Parameters
+    ----------
+    name : str
+        One of `Activation.names()`.
+    coefficients : sequence of float
+        (c1, c2, …) of φ(y) = c1 y + c2 y² + …, for the polynomial only.
     """
 
     name: str
@@ -46,15 +50,31 @@ class Activation(Noun):
 
     @beyond_float64
     def __call__(self, y: ArrayLike) -> NDArray:
-        """φ(y), elementwise; `y` real or complex, its shape kept."""
+        """(…) φ(y), elementwise.
+
+        Parameters
+        ----------
+        y : (…) array_like
+            Real or complex, its shape kept.
+        """
         return FUNCTIONS[self.name].value(number_array("y", y), self.coefficients)
 
     @beyond_float64
     def taylor(self, y: ArrayLike, order: int) -> NDArray:
-        """(…, order+1) Taylor coefficients φ⁽ⁿ⁾(y)/n! at each point of `y` (…).
+        """(…, order+1) Taylor coefficients φ⁽ⁿ⁾(y)/n!.
 
-        ReLU has none beyond the first, and no first at y = 0; its square has none beyond the first at y = 0: refused
-        with an ArgumentError.
+        Parameters
+        ----------
+        y : (…) array_like
+            Points.
+        order : int
+            The largest n, 0 … 170.
+
+        Raises
+        ------
+        ArgumentError
+            ReLU has none beyond the first, and no first at y = 0; its square has none beyond the first at y = 0:
+            refused.
         """
         y = number_array("y", y)
         whole_number("order", order, 0, MOST)
@@ -108,12 +128,24 @@ class Activation(Noun):
 
     @classmethod
     def polynomial(cls, coefficients: ArrayLike) -> Activation:
-        """φ(y) = c1 y + c2 y² + …, `coefficients` (c1, c2, …)."""
+        """φ(y) = c1 y + c2 y² + …
+
+        Parameters
+        ----------
+        coefficients : array_like
+            (c1, c2, …).
+        """
         return cls("polynomial", coefficients)  # type: ignore[arg-type]
 
     @classmethod
     def of(cls, activation: Activation | str) -> Activation:
-        """The activation itself, or the one with that name."""
+        """The activation itself, or the one with that name.
+
+        Parameters
+        ----------
+        activation : Activation or str
+            An activation, or one of `Activation.names()`.
+        """
         return activation if isinstance(activation, Activation) else cls(activation)
 
     @staticmethod

@@ -42,12 +42,20 @@ from dispersion.quiet import beyond_float64
 class Block(Noun):
     """A weight-tied Transformer block on a ring or torus of N tokens with d features: the map F.
 
-    heads : at least one Head, all of one d and one ring or torus.
-    feedforward : φ, or None for φ = 0.
-    attention_scale : ε_a, the residual scale of the attention branch.
-    attention_norm, feedforward_norm : LN_1 and LN_2, a Normalisation or None for none.
-    placement : where they stand, 'pre' or 'post'.
-    attention_bias : c (d,), added to the attention branch, as biases of values and outputs make; None for zero.
+    Parameters
+    ----------
+    heads : sequence of Head
+        At least one, all of one d and one ring or torus.
+    feedforward : FeedForward or None
+        φ, or None for φ = 0.
+    attention_scale : float
+        ε_a, the residual scale of the attention branch.
+    attention_norm, feedforward_norm : Normalisation or None
+        LN_1 and LN_2, None for none.
+    placement : str
+        Where they stand, 'pre' or 'post'.
+    attention_bias : (d,) array_like or None
+        c, added to the attention branch, as biases of values and outputs make; None for zero.
     """
 
     heads: tuple[Head, ...]
@@ -122,9 +130,17 @@ class Block(Noun):
         return plain and all(extra is None for extra in extras) and len(self.shape) == 1
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the block to the file `path`, NAME.toml, bit for bit; large arrays go to NAME.npz beside it.
+        """Write the block to the file `path`, bit for bit.
 
-        An ArgumentError says if it cannot be written.
+        Parameters
+        ----------
+        path : str or PathLike
+            NAME.toml; large arrays go to NAME.npz beside it.
+
+        Raises
+        ------
+        ArgumentError
+            If it cannot be written.
         """
         from dispersion.block.files import save_block
 
@@ -134,7 +150,15 @@ class Block(Noun):
     def load(cls, path: str | PathLike[str]) -> Block:
         """The block in the TOML file `path`, as `save` or a person wrote it (docs/files.md has every key).
 
-        An ArgumentError names the key that cannot be used, as in head[1].value.
+        Parameters
+        ----------
+        path : str or PathLike
+            The TOML file.
+
+        Raises
+        ------
+        ArgumentError
+            Names the key that cannot be used, as in head[1].value.
         """
         from dispersion.block.files import load_block
 
@@ -142,10 +166,20 @@ class Block(Noun):
 
     @beyond_float64
     def forward(self, x: ArrayLike) -> NDArray:
-        """F(X) for states `x` (…, N, d) → (…, N, d); (…, N) → (…, N) is accepted for d = 1.
+        """F(X) for states X.
 
         Computed in float64 whatever the type of x. Complex states are accepted: F is continued analytically. What
         leaves float64 on the way, or was not finite, gives inf or NaN.
+
+        Parameters
+        ----------
+        x : (…, N, d) array_like
+            States, real or complex; (…, N) is accepted for d = 1.
+
+        Returns
+        -------
+        (…, N, d) ndarray
+            F(X), (…, N) for x of that shape.
         """
         require_periodic(self)
         x, squeezed = self._states(x)
@@ -156,13 +190,27 @@ class Block(Noun):
 
     @beyond_float64
     def seen(self, x: NDArray) -> NDArray:
-        """What the heads see of `x` (…, d): LN_1(x) if pre-normalised, else x itself."""
+        """(…, d) what the heads see: LN_1(x) if pre-normalised, else x itself.
+
+        Parameters
+        ----------
+        x : (…, d) ndarray
+            States.
+        """
         x = states("x", x, self.d)
         return x if self.attention_norm is None or self.placement == "post" else self.attention_norm(x)
 
     @beyond_float64
     def mix(self, attention: Sequence[NDArray], seen: NDArray) -> NDArray:
-        """ε_a (Σ_h A_h S M_hᵀ + c), the attention branch: `attention` (…, n, n) for each head, `seen` S (…, n, d)."""
+        """(…, n, d) the attention branch ε_a (Σ_h A_h S M_hᵀ + c).
+
+        Parameters
+        ----------
+        attention : sequence of (…, n, n) ndarray
+            Weights A_h, one for each head.
+        seen : (…, n, d) ndarray
+            S, what the heads see.
+        """
         seen = states("seen", seen, None, self.d)
         if len(instance("attention", attention, Sequence)) != len(self.heads):
             raise ArgumentError("attention", f"weights of {len(attention)} heads", f"those of {len(self.heads)}")
@@ -173,7 +221,13 @@ class Block(Noun):
 
     @beyond_float64
     def pointwise(self, y: NDArray) -> NDArray:
-        """H(y), (…, d) → (…, d): feed-forward and normalisations after the attention branch."""
+        """(…, d) H(y): feed-forward and normalisations after the attention branch.
+
+        Parameters
+        ----------
+        y : (…, d) ndarray
+            States after the attention branch.
+        """
         y = states("y", y, self.d)
         if self.placement == "pre":
             return y + self._feedforward(_normalised(self.feedforward_norm, y))
@@ -182,7 +236,13 @@ class Block(Noun):
 
     @beyond_float64
     def pointwise_jacobian(self, y: NDArray) -> NDArray[np.float64]:
-        """(…, d, d) derivative DH at the real states `y` (…, d): C at y*."""
+        """(…, d, d) derivative DH: C at y*.
+
+        Parameters
+        ----------
+        y : (…, d) ndarray
+            Real states.
+        """
         y, first, second = real_states("y", y, self.d), self.attention_norm, self.feedforward_norm
         if self.placement == "pre":
             return np.eye(self.d) + _chained(self._feedforward_slope(_normalised(second, y)), second, y)
@@ -193,17 +253,36 @@ class Block(Noun):
         return _chained(slope, first, y)
 
     def seen_jacobian(self, x: NDArray) -> NDArray[np.float64]:
-        """(…, d, d) derivative N_1 of `seen` at the real states `x` (…, d)."""
+        """(…, d, d) derivative N_1 of `seen`.
+
+        Parameters
+        ----------
+        x : (…, d) ndarray
+            Real states.
+        """
         x = real_states("x", x, self.d)
         norm = None if self.placement == "post" else self.attention_norm
         return np.broadcast_to(np.eye(self.d), (*x.shape, self.d)) if norm is None else norm.jacobian(x)
 
     @beyond_float64
     def jacobian(self, x: ArrayLike) -> NDArray[np.float64]:
-        """(N·d, N·d) derivative DF at any real state `x` (N, d), (N,) for d = 1; tokens before features in both axes.
+        """(N·d, N·d) derivative DF at any real state.
 
-        An ArgumentError says where there is none, ReLU at its kink or a normalisation without variance, and refuses
-        more than 80 % of the available memory.
+        Parameters
+        ----------
+        x : (N, d) array_like
+            The state; (N,) for d = 1.
+
+        Returns
+        -------
+        (N·d, N·d) ndarray
+            Tokens before features in both axes.
+
+        Raises
+        ------
+        ArgumentError
+            Where there is no derivative, ReLU at its kink or a normalisation without variance; and refuses more than 80
+            % of the available memory.
         """
         from dispersion.block.derivative import value_and_jacobian
 
@@ -214,18 +293,36 @@ class Block(Noun):
 
     @beyond_float64
     def attended(self, a: ArrayLike | None = None) -> NDArray[np.float64]:
-        """(d,) y* = a + ε_a (Σ_h M_h LN_1(a) + c), what H acts on at the homogeneous state 1⊗a."""
+        """(d,) y* = a + ε_a (Σ_h M_h LN_1(a) + c), what H acts on at the homogeneous state 1⊗a.
+
+        Parameters
+        ----------
+        a : (d,) array_like or None
+            A number is accepted for d = 1; zero for None.
+        """
         a = self.homogeneous_state(a)
         # every row of the attention weights sums to one
         one = np.ones((1, 1))
         return a + self.mix([one] * len(self.heads), self.seen(a)[None, :])[0]
 
     def homogeneous_map(self, a: ArrayLike) -> NDArray[np.float64]:
-        """(d,) g(a) = H(y*): F(1⊗a) = 1⊗g(a)."""
+        """(d,) g(a) = H(y*): F(1⊗a) = 1⊗g(a).
+
+        Parameters
+        ----------
+        a : (d,) array_like
+            A number is accepted for d = 1.
+        """
         return self.pointwise(self.attended(a))
 
     def homogeneous_state(self, a: ArrayLike | None) -> NDArray[np.float64]:
-        """`a` as a (d,) array: zero for None; a number is accepted for d = 1."""
+        """(d,) the features `a` of a homogeneous state as an array.
+
+        Parameters
+        ----------
+        a : (d,) array_like or None
+            A number is accepted for d = 1; zero for None.
+        """
         if a is None:
             return frozen(np.zeros(self.d))
         state = real_array("state", a)

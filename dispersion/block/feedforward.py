@@ -19,9 +19,22 @@ class FeedForward(Noun):
 
     With a gate φ(y) = W_out [act(W_gate y + b_gate) ∘ (W_in y + b_in)] + b_out; act = SiLU makes it SwiGLU.
 
-    weight_in : (m, d); weight_out : (d, m); bias_in : (m,); bias_out : (d,); biases default to zero.
-    activation : an Activation, or its name.
-    weight_gate : (m, d), or None for no gate; bias_gate : (m,), with a gate only.
+    Parameters
+    ----------
+    weight_in : (m, d) array_like
+        W_in.
+    weight_out : (d, m) array_like
+        W_out.
+    activation : Activation or str
+        act, or its name.
+    bias_in : (m,) array_like, optional
+        b_in, zero by default.
+    bias_out : (d,) array_like, optional
+        b_out, zero by default.
+    weight_gate : (m, d) array_like, optional
+        W_gate, or None for no gate.
+    bias_gate : (m,) array_like, optional
+        b_gate, with a gate only; zero by default.
     """
 
     weight_in: NDArray[np.float64]
@@ -68,7 +81,13 @@ class FeedForward(Noun):
 
     @beyond_float64
     def __call__(self, y: NDArray) -> NDArray:
-        """φ(y), (…, d) → (…, d)."""
+        """(…, d) φ(y).
+
+        Parameters
+        ----------
+        y : (…, d) ndarray
+            States.
+        """
         y = states("y", y, self.d)
         hidden = self.activation(self._activated(y))
         if self.gated:
@@ -77,7 +96,13 @@ class FeedForward(Noun):
 
     @beyond_float64
     def jacobian(self, y: NDArray) -> NDArray[np.float64]:
-        """(…, d, d) derivative Dφ at the states `y` (…, d)."""
+        """(…, d, d) derivative Dφ.
+
+        Parameters
+        ----------
+        y : (…, d) ndarray
+            States.
+        """
         y = states("y", y, self.d)
         series = self.activation.taylor(self._activated(y), 1)
         value, slope = series[..., None, :, 0], series[..., None, :, 1]
@@ -88,7 +113,15 @@ class FeedForward(Noun):
 
     @beyond_float64
     def taylor(self, y: ArrayLike, order: int) -> NDArray[np.float64]:
-        """(…, order+1) Taylor coefficients φ⁽ⁿ⁾(y)/n! of a scalar (d = 1) feed-forward at each of `y` (…)."""
+        """(…, order+1) Taylor coefficients φ⁽ⁿ⁾(y)/n! of a scalar (d = 1) feed-forward.
+
+        Parameters
+        ----------
+        y : (…) array_like
+            Points.
+        order : int
+            The largest n, 0 … 170.
+        """
         if self.d != 1:
             raise ArgumentError("feedforward", f"d = {self.d}", "d = 1")
         y, degrees = number_array("y", y)[..., None], np.arange(whole_number("order", order, 0, MOST) + 1)
@@ -112,12 +145,30 @@ class FeedForward(Noun):
 
     @classmethod
     def scalar(cls, activation: Activation | str, scale: float = 1.0) -> FeedForward:
-        """φ(h) = scale · act(h), d = 1; `activation`: an Activation or its name."""
+        """φ(h) = scale · act(h), d = 1.
+
+        Parameters
+        ----------
+        activation : Activation or str
+            act, or its name.
+        scale : float
+            The factor.
+        """
         return cls.elementwise(activation, 1, scale)
 
     @classmethod
     def elementwise(cls, activation: Activation | str, d: int, scale: float = 1.0) -> FeedForward:
-        """φ(h) = scale · act(h) on each of d features; `activation`: an Activation or its name."""
+        """φ(h) = scale · act(h) on each of d features.
+
+        Parameters
+        ----------
+        activation : Activation or str
+            act, or its name.
+        d : int
+            Number of features.
+        scale : float
+            The factor.
+        """
         identity = np.eye(whole_number("d", d, 1))
         return cls(identity, real_number("scale", scale) * identity, activation)
 

@@ -31,18 +31,27 @@ from dispersion.quiet import beyond_float64
 class Head(Noun):
     """One attention head.
 
-    kernel : the positional logits b_r.
-    value : M = O V, (d, d), or a number for d = 1, or its factors, an OutputValue.
-    content : W = QᵀK/√d_h, (d, d), or a number for d = 1, or its factors, a QueryKey; the content logit is x_iᵀ W x_j.
-    rotary : a Rotary, whose logit replaces the content logit.
-    gate : g of gated positional attention (GPSA), 0 ≤ g ≤ 1:
-        A = (1−g) softmax(content) + g softmax(positional); None for one softmax of their sum.
-    bias : (N, N) further positional logits, for example `mask_logits` of a mask. −inf removes a pair.
-        J(q) exists only if it is a function of the lag.
-    key_bias : w (d,), a further content logit wᵀx_j, as biases of the queries make; None for zero.
-
     It keeps `output_value`, O and V, and `query_key`, the Bilinear, QueryKey or Rotary that makes queries, keys and
     content logits. The matrices `value` and `content` of factors are multiplied out when asked for.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The positional logits b_r.
+    value : (d, d) array_like or OutputValue
+        M = O V, or a number for d = 1, or its factors, an OutputValue.
+    content : (d, d) array_like, QueryKey or None
+        W = QᵀK/√d_h, or a number for d = 1, or its factors, a QueryKey; the content logit is x_iᵀ W x_j. None for zero.
+    rotary : Rotary or None
+        Its logit replaces the content logit.
+    gate : float or None
+        g of gated positional attention (GPSA), 0 ≤ g ≤ 1: A = (1−g) softmax(content) + g softmax(positional); None for
+        one softmax of their sum.
+    bias : (N, N) array_like or None
+        Further positional logits, for example `mask_logits` of a mask. −inf removes a pair. J(q) exists only if it is a
+        function of the lag.
+    key_bias : (d,) array_like or None
+        w, a further content logit wᵀx_j, as biases of the queries make; None for zero.
     """
 
     kernel: Kernel
@@ -163,10 +172,16 @@ class Head(Noun):
         positional: NDArray[np.float64] | None = None,
         position: NDArray[np.int64] | None = None,
     ) -> NDArray:
-        """(…, n, n) weights A_ij(X) at the states `x` (…, n, d).
+        """(…, n, n) weights A_ij(X).
 
-        positional : (n, n) positional logits, −inf for a pair that is not there; by default those
-            of the ring or torus, where n = N. position : (n, D) of the tokens, for rotary encodings.
+        Parameters
+        ----------
+        x : (…, n, d) ndarray
+            States X.
+        positional : (n, n) ndarray, optional
+            Positional logits, −inf for a pair that is not there; by default those of the ring or torus, where n = N.
+        position : (n, D) int ndarray, optional
+            That of the tokens, for rotary encodings; by default that on the ring or torus.
         """
         x = states("x", x, None, self.d)
         positional = self.positional() if positional is None else positional
@@ -178,8 +193,20 @@ class Head(Noun):
         return (1 - self.gate) * softmax(content) + self.gate * softmax(positional)
 
     def lag_weights(self, a: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Attention weights A_r at the homogeneous state `a` (d,), indexed as `kernel.logits`.
+        """Attention weights A_r at a homogeneous state.
 
+        Parameters
+        ----------
+        a : (d,) ndarray
+            The homogeneous state.
+
+        Returns
+        -------
+        (N,) or (N_1, …, N_D) ndarray
+            A_r, indexed as `kernel.logits`.
+
+        Notes
+        -----
         Content logits cancel, but for those of a rotary encoding; with a gate
         A = (1−g) softmax(content) + g softmax(positional), uniform content giving λ(q) = (1−g)δ_{q0} + gλ_pos(q).
         """
@@ -193,12 +220,26 @@ class Head(Noun):
         return (1 - self.gate) * softmax(content, D) + self.gate * softmax(self.lag_logits, D)
 
     def symbol(self, a: NDArray[np.float64]) -> NDArray[np.complex128]:
-        """λ(q) on the grid at the homogeneous state `a` (d,), indexed by k as `kernel.symbol`."""
+        """λ(q) on the grid at a homogeneous state, indexed by k as `kernel.symbol`.
+
+        Parameters
+        ----------
+        a : (d,) ndarray
+            The homogeneous state.
+        """
         a = vector("a", a, self.d)
         return self.kernel.symbol if self.plain else grid_symbol(self.lag_weights(a), len(self.kernel.shape))
 
     def symbol_at(self, q: ArrayLike, a: NDArray[np.float64]) -> NDArray[np.complex128]:
-        """λ(q) at any `q`, as `kernel(q)`, at the homogeneous state `a` (d,)."""
+        """(…) λ(q) at any q, as `kernel(q)`, at a homogeneous state.
+
+        Parameters
+        ----------
+        q : (…) or (…, D) array_like
+            Wavenumbers, (…) on a ring and (…, D) on a torus.
+        a : (d,) ndarray
+            The homogeneous state.
+        """
         return symbol_at(self.lag_weights(a), self.kernel.lags, q)
 
 

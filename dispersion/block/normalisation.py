@@ -18,7 +18,12 @@ from dispersion.quiet import beyond_float64, power_of_two
 class Normalisation(Noun):
     """A map of a token's d features to gain ∘ z(x) + bias; its subclasses say what z is.
 
-    gain, bias : (d,); bias is zero by default.
+    Parameters
+    ----------
+    gain : (d,) array_like
+        The factor of each feature.
+    bias : (d,) array_like, optional
+        Zero by default.
     """
 
     gain: NDArray[np.float64]
@@ -32,7 +37,13 @@ class Normalisation(Noun):
 
     @classmethod
     def identity(cls, d: int) -> Self:
-        """Gain one and bias zero on `d` features, as at initialisation."""
+        """Gain one and bias zero, as at initialisation.
+
+        Parameters
+        ----------
+        d : int
+            Number of features.
+        """
         require("d", f"{whole_number('d', d, 1):,} features", 32 * d)
         return cls(np.ones(d))
 
@@ -43,12 +54,24 @@ class Normalisation(Noun):
 
     @beyond_float64
     def __call__(self, x: NDArray) -> NDArray:
-        """(…, d) → (…, d); complex states are continued analytically."""
+        """(…, d) gain ∘ z(x) + bias.
+
+        Parameters
+        ----------
+        x : (…, d) ndarray
+            States; complex ones are continued analytically.
+        """
         return self.gain * self._standard(states("x", x, self.d)) + self.bias
 
     @beyond_float64
     def jacobian(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(…, d, d) derivative at the real states `x` (…, d)."""
+        """(…, d, d) derivative.
+
+        Parameters
+        ----------
+        x : (…, d) ndarray
+            Real states.
+        """
         return self.gain[:, None] * self._derivative(real_states("x", x, self.d))
 
     def _standard(self, x: NDArray) -> NDArray:
@@ -109,7 +132,14 @@ class _Rescaled(Normalisation):
 class LayerNorm(_Rescaled):
     """z = (x − mean x)/σ, σ = √(var x + eps) with the biased variance over features.
 
-    gain, bias : (d,); eps : ≥ 0. A state of equal features with eps = 0 has no derivative: ArgumentError.
+    Parameters
+    ----------
+    gain : (d,) array_like
+        The factor of each feature.
+    bias : (d,) array_like, optional
+        Zero by default.
+    eps : float
+        ≥ 0. A state of equal features with eps = 0 has no derivative: ArgumentError.
     """
 
     def _projected(self, x: NDArray) -> NDArray:
@@ -123,7 +153,14 @@ class LayerNorm(_Rescaled):
 class RMSNorm(_Rescaled):
     """z = x/ρ, ρ = √(mean x² + eps).
 
-    gain, bias : (d,); eps : ≥ 0. The state 0 with eps = 0 has no derivative: ArgumentError.
+    Parameters
+    ----------
+    gain : (d,) array_like
+        The factor of each feature.
+    bias : (d,) array_like, optional
+        Zero by default.
+    eps : float
+        ≥ 0. The state 0 with eps = 0 has no derivative: ArgumentError.
     """
 
     def _projected(self, x: NDArray) -> NDArray:
@@ -137,7 +174,14 @@ class RMSNorm(_Rescaled):
 class DyT(Normalisation):
     """Dynamic tanh, z = tanh(αx), elementwise.
 
-    gain, bias : (d,); alpha : α.
+    Parameters
+    ----------
+    gain : (d,) array_like
+        The factor of each feature.
+    bias : (d,) array_like, optional
+        Zero by default.
+    alpha : float
+        α.
     """
 
     alpha: float
