@@ -38,9 +38,16 @@ Stage = Callable[[str, Matrix], Matrix]
 class SymbolicHead(Noun):
     """One head with sympy entries.
 
-    positional : (N, N) e^{b_ij}, query first; value : (d, d) M.
-    content : i, j → (d, d) W, which depends on the pair of tokens for a rotary encoding alone.
-    gate : g of gated positional attention, or None.
+    Parameters
+    ----------
+    positional : (N, N) Matrix
+        e^{b_ij}, query first.
+    value : (d, d) Matrix
+        M.
+    content : callable
+        i, j → (d, d) W, which depends on the pair of tokens for a rotary encoding alone.
+    gate : Expr, optional
+        g of gated positional attention, or None.
     """
 
     positional: Matrix
@@ -51,7 +58,19 @@ class SymbolicHead(Noun):
     def row(self, X: Sequence[Matrix], i: int, stage: Stage) -> list[Expr]:
         """A_ij(X) for all j: softmax_j of x_iᵀ W x_j + b_ij.
 
-        X : the tokens as (d, 1) columns; i : the query; stage : applied to the exponentials of the logits.
+        Parameters
+        ----------
+        X : sequence of (d, 1) Matrix
+            The tokens as columns.
+        i : int
+            The query, counted from zero.
+        stage : callable
+            Applied to the exponentials of the logits.
+
+        Returns
+        -------
+        list of Expr
+            N weights.
         """
         content = [(X[i].T * self.content(i, j) * x).applyfunc(exp) for j, x in enumerate(X)]
         content = [stage("exponential", entry)[0] for entry in content]
@@ -62,13 +81,29 @@ class SymbolicHead(Noun):
         return [(1 - self.gate) * s + self.gate * b for s, b in gated]
 
     def average(self, X: Sequence[Matrix], i: int, stage: Stage) -> Matrix:
-        """Σ_j A_ij(X) x_j, (d, 1); `X` the tokens, `i` the query, `stage` as in `row`."""
+        """(d, 1) Σ_j A_ij(X) x_j.
+
+        Parameters
+        ----------
+        X : sequence of (d, 1) Matrix
+            The tokens as columns.
+        i : int
+            The query, counted from zero.
+        stage : callable
+            As in `row`.
+        """
         weighted = (weight * x for weight, x in zip(self.row(X, i, stage), X, strict=True))
         return stage("average", sum(weighted, start=X[i] * 0))
 
     @classmethod
     def of(cls, head: Head) -> SymbolicHead:
-        """The `head` with its numbers."""
+        """The `head` with its numbers.
+
+        Parameters
+        ----------
+        head : Head
+            Numerical; it becomes a SymbolicHead.
+        """
         if head.key_bias is not None:
             raise ExclusionError("key_bias", head.key_bias, "None: it has no symbolic form here")
         logits, content = head.positional(), _matrix(head.content)
@@ -81,9 +116,18 @@ class SymbolicHead(Noun):
 class SymbolicBlock(Noun):
     """The map F with sympy entries.
 
-    heads : at least one; pointwise : φ; scale : ε_a.
-    norms : (n_1, n_2), normalisations of single tokens, or None. Without `post`, y_i = x_i +
-        attention of n_1(x) and F = y + φ(n_2(y)); with `post`, h = n_1(y) and F = n_2(h + φ(h)).
+    Parameters
+    ----------
+    heads : tuple of SymbolicHead
+        At least one.
+    pointwise : callable
+        φ, (d, 1) → (d, 1).
+    scale : Expr
+        ε_a, 1 by default.
+    norms : pair of callable, optional
+        (n_1, n_2), normalisations of single tokens, or None.
+    post : bool
+        False: y_i = x_i + attention of n_1(x) and F = y + φ(n_2(y)). True: h = n_1(y) and F = n_2(h + φ(h)).
     """
 
     heads: tuple[SymbolicHead, ...]
@@ -93,7 +137,20 @@ class SymbolicBlock(Noun):
     post: bool = False
 
     def forward(self, X: Sequence[Matrix], stage: Stage = lambda _, x: x) -> list[Matrix]:
-        """F(X); `X` the tokens as (d, 1) columns; `stage` is applied to each intermediate result."""
+        """F(X), token by token.
+
+        Parameters
+        ----------
+        X : sequence of (d, 1) Matrix
+            The tokens as columns.
+        stage : callable
+            Applied to each intermediate result; by default it leaves them as they are.
+
+        Returns
+        -------
+        list of (d, 1) Matrix
+            The tokens one layer on.
+        """
         first, second = self.norms or (_same, _same)
         seen = X if self.post else [stage("seen", first(x)) for x in X]
         y = []
@@ -108,11 +165,25 @@ class SymbolicBlock(Noun):
     def along(
         self, a: Matrix, wave: Sequence[Expr], simple: Callable[[Expr], Expr], where: Sequence[str] = ()
     ) -> list[Matrix]:
-        """DF(1⊗a) applied to e_q ⊗ I, token by token, each (d, d) and divided by that token's entry of e_q.
+        """DF(1⊗a) applied to e_q ⊗ I, token by token, each divided by that token's entry of e_q.
 
-        a : (d, 1) state; wave : the entries of e_q. Each intermediate result is expanded to first order around a,
-        which is all that its derivative needs; simple : what its coefficients are simplified by; where : at
-        which stages, at all of them by default. All N results equal J(q) if e_q ⊗ v keeps its form.
+        Each intermediate result is expanded to first order around a, which is all that its derivative needs.
+
+        Parameters
+        ----------
+        a : (d, 1) Matrix
+            The state.
+        wave : sequence of Expr
+            The N entries of e_q.
+        simple : callable
+            What the coefficients of an intermediate result are simplified by.
+        where : sequence of str
+            At which stages they are, at all of them by default.
+
+        Returns
+        -------
+        list of (d, d) Matrix
+            N results, all equal to J(q) if e_q ⊗ v keeps its form.
         """
         step, columns = Symbol("epsilon"), []
 
@@ -129,7 +200,18 @@ class SymbolicBlock(Noun):
 
     @classmethod
     def of(cls, block: Block) -> SymbolicBlock:
-        """The `block` with its numbers. An ExclusionError names a component without a symbolic form."""
+        """The `block` with its numbers.
+
+        Parameters
+        ----------
+        block : Block
+            Numerical; it becomes a SymbolicBlock.
+
+        Raises
+        ------
+        ExclusionError
+            Names a component without a symbolic form.
+        """
         _refuse_unknown(
             block, "heads", "feedforward", "attention_scale", "attention_norm", "feedforward_norm", "placement"
         )
@@ -143,11 +225,30 @@ class SymbolicBlock(Noun):
 
 
 def symbolic_jacobian(block: Block, k: Wavenumber, state: ArrayLike | None = None) -> NDArray[np.complex128]:
-    """(d, d) complex J(q) of `block` by symbolic differentiation of its F, for small N and d.
+    """J(q) of a block by symbolic differentiation of its F, for small N and d.
 
-    k : wavenumber on the grid; state : a, (d,), or a number for d = 1; zero by default.
-    The numbers of the block are inserted into F and sympy differentiates along e_q ⊗ v. An ArgumentError says if
-    this does not give e_q again, an ExclusionError names what has no symbolic derivative (ReLU).
+    The numbers of the block are inserted into F and sympy differentiates along e_q ⊗ v.
+
+    Parameters
+    ----------
+    block : Block
+        On a ring or torus.
+    k : int or tuple of int
+        Wavenumber on the grid.
+    state : (d,) array_like, optional
+        a, or a number for d = 1; zero by default.
+
+    Returns
+    -------
+    (d, d) complex ndarray
+        J(q).
+
+    Raises
+    ------
+    ArgumentError
+        If differentiation along e_q ⊗ v does not give e_q again.
+    ExclusionError
+        Names what has no symbolic derivative (ReLU).
     """
     if not isinstance(block, Block):
         raise ArgumentError("block", type(block).__name__, "a Block")

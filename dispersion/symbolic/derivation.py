@@ -20,15 +20,28 @@ WIDTH = 110
 class Derivation(Noun):
     """Steps from a definition to a closed form, with the proof of the result.
 
-    name : what it is called; title : what it shows, in words.
-    steps : (text, expression) pairs, the way there.
-    result : the equations claimed, symbol = closed form; derived : for each of them what the
-        derivation gave instead of the closed form.
-    where : definitions symbol = expression used by `result` and `derived`, applied in this order.
-    notes : what the other symbols mean, in words.
-    modulus : polynomials that vanish, such as zᴺ − 1: differences are reduced by them.
-    samples : if given, the proof is numerical, to `digits` digits at these values of the symbols;
-        infinite sums are then cut at |m| ≤ 24.
+    Parameters
+    ----------
+    name : str
+        What it is called.
+    title : str
+        What it shows, in words.
+    steps : tuple of (str, expression)
+        The way there, each expression with its text.
+    result : tuple of Eq
+        The equations claimed, symbol = closed form.
+    derived : tuple of expression
+        For each of them what the derivation gave instead of the closed form.
+    where : tuple of Eq
+        Definitions symbol = expression used by `result` and `derived`, applied in this order.
+    notes : str
+        What the other symbols mean, in words.
+    modulus : tuple of Expr
+        Polynomials that vanish, such as zᴺ − 1: differences are reduced by them.
+    samples : tuple of mapping
+        Values of the symbols. If given, the proof is numerical, at these; infinite sums are then cut at |m| ≤ 24.
+    digits : int
+        To how many digits the numerical proof goes.
     """
 
     name: str
@@ -58,15 +71,27 @@ class Derivation(Noun):
     def against(self, claims: Mapping[str, Any]) -> Derivation:
         """The same derivation compared with other right-hand sides.
 
-        claims : a new right-hand side for the name of each left-hand side that changes.
+        Parameters
+        ----------
+        claims : mapping
+            A new right-hand side for the name of each left-hand side that changes.
         """
         return replace(self, result=tuple(equation(old.lhs, claims.get(str(old.lhs), old.rhs)) for old in self.result))
 
     def evaluate(self, values: Mapping[str, complex]) -> dict[str, Any]:
         """What was derived (not what was claimed) as numbers, or arrays where it is a matrix.
 
-        values : a number for the name of each symbol left after the definitions `where`. An earlier result may be
-            used by a later one. Results that need a symbol without a value are left out.
+        Parameters
+        ----------
+        values : mapping
+            A number for the name of each symbol left after the definitions `where`. An earlier result may be used by a
+            later one.
+
+        Returns
+        -------
+        dict
+            A number or array for the name of each left-hand side. Results that need a symbol without a value are
+            left out.
         """
         known, found = dict(values), {}
         for claim, made in zip(self.result, self.derived, strict=True):
@@ -78,7 +103,13 @@ class Derivation(Noun):
         return found
 
     def resolved(self, expression: Any) -> Any:
-        """`expression` with the definitions `where` inserted."""
+        """`expression` with the definitions `where` inserted.
+
+        Parameters
+        ----------
+        expression : expression or Matrix
+            In the symbols that `where` defines, and others.
+        """
         for definition in self.where:
             expression = expression.subs(definition.lhs, definition.rhs)
         return expression

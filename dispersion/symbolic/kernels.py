@@ -212,11 +212,19 @@ CLOSED_FORMS: dict[str, Callable[..., NDArray]] = {
 
 
 def closed_form(name: str) -> Callable[..., NDArray[np.complex128]]:
-    """λ(2πk/N) of a kernel as a numpy function f(k, n, **parameters), from the expressions derived here.
+    """λ(2πk/N) of a kernel as a numpy function, from the expressions derived here.
 
-    name : 'uniform', 'alibi' (even n; slope), 'alibi-causal' (slope), 'von-mises' (wavenumber, strength,
-        phase) or 'gaussian' (weights e^{−a(δ−Δ)²}, δ = key − query: locality a, offset Δ; narrow against n).
-    `k` is a whole number or an array of them, the result complex128 of its shape; parameters as in `Kernel`.
+    Parameters
+    ----------
+    name : str
+        'uniform', 'alibi' (even n; slope), 'alibi-causal' (slope), 'von-mises' (wavenumber, strength, phase) or
+        'gaussian' (weights e^{−a(δ−Δ)²}, δ = key − query: locality a, offset Δ; narrow against n).
+
+    Returns
+    -------
+    callable
+        f(k, n, **parameters): `k` is a whole number or an array of them, the result complex128 of its shape;
+        parameters as in `Kernel`.
     """
     if name not in CLOSED_FORMS:
         raise ArgumentError("name", repr(name), ", ".join(CLOSED_FORMS))

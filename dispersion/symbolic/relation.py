@@ -31,7 +31,15 @@ NOTES = (
 def jacobian(n: int = 3, d: int = 2, heads: int = 2) -> Derivation:
     """J(q) = C[I + ε_a Σ_h λ_h(q) M_h] (Eq. 9) for any kernels, W, M and φ.
 
-    n, d, heads : numbers of tokens, features and heads.
+    Parameters
+    ----------
+    n, d, heads : int
+        Numbers of tokens, features and heads.
+
+    Returns
+    -------
+    Derivation
+        Its `result` is one equation for J(q) of each token.
     """
     phi, a = _Smooth("phi", d), _column("a", d)
     parts, where = _heads(n, d, heads)
@@ -53,7 +61,15 @@ def jacobian(n: int = 3, d: int = 2, heads: int = 2) -> Derivation:
 def jacobian_no_positions(n: int = 3, d: int = 2, heads: int = 2) -> Derivation:
     """Without positional encoding J(0) = C(I + ε_a Σ_h M_h) and J(q) = C for q ≠ 0 (Eq. 6).
 
-    n, d, heads : numbers of tokens, features and heads.
+    Parameters
+    ----------
+    n, d, heads : int
+        Numbers of tokens, features and heads.
+
+    Returns
+    -------
+    Derivation
+        Its `result` is J_0, then J_q.
     """
     phi, a = _Smooth("phi", d), _column("a", d)
     parts, _ = _heads(n, d, heads, positions=False)
@@ -78,8 +94,17 @@ def jacobian_no_positions(n: int = 3, d: int = 2, heads: int = 2) -> Derivation:
 def jacobian_layer_norm(n: int = 3, d: int = 2) -> Derivation:
     """Pre-LN: J(q) = C[I + ε_a λ(q) M N_1], C = I + Dφ·N_2 (Eq. 68), with N = DLN of Eq. 69.
 
-    n, d : numbers of tokens and features. The block is differentiated with undefined
-    normalisations, then LayerNorm's own definition is.
+    The block is differentiated with undefined normalisations, then LayerNorm's own definition is.
+
+    Parameters
+    ----------
+    n, d : int
+        Numbers of tokens and features.
+
+    Returns
+    -------
+    Derivation
+        Its `result` is one equation for J(q) of each token, then that of `layer_norm_derivative`.
     """
     phi, first, second, a = _Smooth("phi", d), _Smooth("f", d), _Smooth("g", d), _column("a", d)
     parts, where = _heads(n, d, 1)
@@ -108,7 +133,15 @@ def jacobian_layer_norm(n: int = 3, d: int = 2) -> Derivation:
 def jacobian_post_layer_norm(n: int = 3, d: int = 2) -> Derivation:
     """Post-LN: J(q) = N_2 (I + Dφ) N_1 [I + ε_a λ(q) M].
 
-    n, d : numbers of tokens and features.
+    Parameters
+    ----------
+    n, d : int
+        Numbers of tokens and features.
+
+    Returns
+    -------
+    Derivation
+        Its `result` is one equation for J(q) of each token.
     """
     phi, first, second, a = _Smooth("phi", d), _Smooth("f", d), _Smooth("g", d), _column("a", d)
     parts, where = _heads(n, d, 1)
@@ -131,7 +164,18 @@ def jacobian_post_layer_norm(n: int = 3, d: int = 2) -> Derivation:
 
 
 def layer_norm_derivative(d: int = 3) -> Derivation:
-    """DLN = σ⁻¹ diag(γ)[I − 11ᵀ/d − ẑẑᵀ/d] (Eq. 69); d : number of features."""
+    """DLN = σ⁻¹ diag(γ)[I − 11ᵀ/d − ẑẑᵀ/d] (Eq. 69).
+
+    Parameters
+    ----------
+    d : int
+        Number of features.
+
+    Returns
+    -------
+    Derivation
+        Its `result` is the (d, d) matrix N = DLN.
+    """
     x, gain, epsilon = _column("x", d), _column("gamma", d), Symbol("epsilon")
     made = layer_norm(x, gain, _column("beta", d), epsilon)
     deviation = x - ones(d, 1) * sum(x) / d
@@ -139,7 +183,18 @@ def layer_norm_derivative(d: int = 3) -> Derivation:
 
 
 def rms_norm_derivative(d: int = 3) -> Derivation:
-    """DRMS = σ⁻¹ diag(γ)[I − ẑẑᵀ/d], ẑ = x/σ; d : number of features."""
+    """DRMS = σ⁻¹ diag(γ)[I − ẑẑᵀ/d], ẑ = x/σ.
+
+    Parameters
+    ----------
+    d : int
+        Number of features.
+
+    Returns
+    -------
+    Derivation
+        Its `result` is the (d, d) matrix N = DRMS.
+    """
     x, gain = _column("x", d), _column("gamma", d)
     made = rms_norm(x, gain, Symbol("epsilon"))
     return _norm_derivative("rmsnorm", "The derivative of RMSNorm", x, gain, made, x, sympy.zeros(d))
