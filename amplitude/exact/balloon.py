@@ -50,10 +50,20 @@ NEAR = 0.05
 class Balloon(Noun):
     """Exact patterns of P blocks over K wavenumbers and up to three families each.
 
-    name, values : the parameter and its value at each block, (P,). ks : (K,) wavenumbers.
-    amplitude : (P, K, 3) R of the families of `patterns`, with ψ = 0, π/n and π/2n; NaN where there is none.
-    growth : (P, K, 3) by what factor the fastest small change of each grows in a layer, the largest |Λ|.
-    lost : (P, K) whether the mode grows and yet no pattern of its wavenumber was found.
+    Attributes
+    ----------
+    name : str
+        What the parameter is called.
+    values : (P,) ndarray
+        The parameter at each block.
+    ks : (K,) ndarray of int
+        Wavenumbers.
+    amplitude : (P, K, 3) ndarray
+        R of the families of `patterns`, with ψ = 0, π/n and π/2n; NaN where there is none.
+    growth : (P, K, 3) ndarray
+        By what factor the fastest small change of each grows in a layer, the largest |Λ|.
+    lost : (P, K) ndarray of bool
+        Whether the mode grows and yet no pattern of its wavenumber was found.
     """
 
     name: str
@@ -80,7 +90,13 @@ class Balloon(Noun):
         return np.asarray((self.exists | self.lost) & ~self.stable)
 
     def stable_wavenumbers(self, point: int) -> tuple[int, ...]:
-        """The wavenumbers of which a family is stable at block number `point`, in increasing order."""
+        """The wavenumbers of which a family is stable at one block, in increasing order.
+
+        Parameters
+        ----------
+        point : int
+            Number of the block, 0 … P−1.
+        """
         return tuple(int(k) for k in self.ks[self.stable[whole_number("point", point, 0, len(self.values) - 1)]])
 
     def __str__(self) -> str:
@@ -98,9 +114,17 @@ class Balloon(Noun):
         )
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw wavenumbers over the parameter, stable ones filled and unstable ones hollow; returns the axes.
+        """Draw wavenumbers over the parameter, stable ones filled and unstable ones hollow.
 
-        ax : axes, those of a new figure by default.
+        Parameters
+        ----------
+        ax : matplotlib Axes
+            By default those of a new figure.
+
+        Returns
+        -------
+        matplotlib Axes
+            `ax`.
         """
         from amplitude.exact.drawing import plot_balloon
 
@@ -119,13 +143,34 @@ def balloon(
 
     Every pattern is solved for exactly, and its stability read off all N·d multipliers: Eckhaus, and every other
     sideband of the ring. Patterns are followed from their onset on the homogeneous state 1⊗a, 0 or, where g(0) ≠ 0,
-    the fixed point that g reaches from 0; whether a mode grows is judged there too. An ArgumentError refuses a block
-    whose g does not settle.
+    the fixed point that g reaches from 0; whether a mode grows is judged there too.
 
-    blocks : Blocks on rings of one N. ks : the wavenumbers asked about, by default all with |Λ_k| > 1 in some block.
-        A pattern of a wavenumber that does not grow, |Λ_k| ≤ 1, is not looked for.
-    values : (P,) the parameter of each block, by default 0 … P−1; name : what it is called.
-    progress : show a bar, on a terminal.
+    Parameters
+    ----------
+    blocks : Block or iterable of Block
+        P of them, on rings of one N.
+    ks : (K,) sequence of int
+        The wavenumbers asked about, by default all with |Λ_k| > 1 in some block. A pattern of a wavenumber that does
+        not grow, |Λ_k| ≤ 1, is not looked for.
+    values : (P,) array_like
+        The parameter of each block, by default 0 … P−1.
+    name : str
+        What the parameter is called.
+    progress : bool
+        Whether to show a bar, on a terminal.
+
+    Returns
+    -------
+    Balloon
+        Amplitude and growth of every family at every block and wavenumber.
+
+    Raises
+    ------
+    ArgumentError
+        If g of a block does not settle.
+
+    Notes
+    -----
     Scalar blocks with symmetric kernels and φ(0) = 0 are solved in batches, some hundred a second at N = 32; others,
     and those without a feed-forward, one by one.
     """
@@ -182,11 +227,23 @@ def balloon(
 
 @harmless_underflow
 def stable_wavenumbers(block: Block, ks: Sequence[int] | None = None) -> tuple[int, ...]:
-    """The wavenumbers with a stable exact pattern on the ring of `block`, in increasing order; `ks` : see `balloon`.
+    """The wavenumbers with a stable exact pattern on the ring of a block.
 
     Those of `balloon`, and of the stable states to which the map itself leads where a growing mode has no stable
     family: their mean, their reflection or their period may be broken, and by default their wavenumber be any. Which
     of all these is observed depends on the start. Patterns that never come to rest (Oscillation) are not among them.
+
+    Parameters
+    ----------
+    block : Block
+        On a ring.
+    ks : (K,) sequence of int
+        The wavenumbers asked about, see `balloon`.
+
+    Returns
+    -------
+    tuple of int
+        Wavenumbers in increasing order.
     """
     found = balloon(block, ks)
     stable = set(found.stable_wavenumbers(0))

@@ -28,10 +28,20 @@ TOGETHER = 1e-5
 class Bifurcation(Noun):
     """A point of a branch where a multiplier Λ crosses the unit circle, or the parameter p turns.
 
-    kind : 'fold', 'branch point' (Λ = 1), 'flip' (Λ = −1) or 'Neimark–Sacker' (a complex pair, or one in the moving
-    frame). value : p. state : the exact state there. multiplier : Λ as computed, which tells how well the point was
-    located. multiplicity : how many multipliers cross together. place : number of the point of the branch before it,
-    plus the fraction of the step to the next.
+    Attributes
+    ----------
+    kind : {'fold', 'branch point', 'flip', 'Neimark–Sacker'}
+        A branch point has Λ = 1, a flip Λ = −1, a Neimark–Sacker point a complex pair, or one in the moving frame.
+    value : float
+        p.
+    state : ExactState
+        The exact state there.
+    multiplier : complex
+        Λ as computed, which tells how well the point was located.
+    multiplicity : int
+        How many multipliers cross together.
+    place : float
+        Number of the point of the branch before it, plus the fraction of the step to the next.
     """
 
     kind: str
@@ -123,10 +133,20 @@ def _event(kind: str, point: Point, place: float, multiplier: complex, multiplic
 
 @harmless_underflow
 def directions(bifurcation: Bifurcation) -> list[Floats]:
-    """(N, d) real directions in which states leave `bifurcation`, of root mean square 1, inequivalent ones only.
+    """The real directions in which states leave a bifurcation, inequivalent ones only.
 
     Of a single multiplier the eigenvector. Where a symmetry makes several equal, those eigenvectors that keep a
     reflection or translation of the state, as the equivariant branching lemma asks; the whole eigenspace if none does.
+
+    Parameters
+    ----------
+    bifurcation : Bifurcation
+        A bifurcation of a branch.
+
+    Returns
+    -------
+    list of (N, d) ndarray
+        Directions of root mean square 1.
     """
     state = bifurcation.state
     target = 1.0 if bifurcation.kind == BRANCH_POINT else -1.0

@@ -31,9 +31,22 @@ if TYPE_CHECKING:
 class Branch(Noun):
     """Exact states along a parameter p of a block.
 
-    make_block : the block of each p. name : what p is called. values : (P,) p of each state. states : P of them.
-    bifurcations : in the order in which they lie on the branch. ended : why it has no more points.
-    window : the range of p that was asked for.
+    Attributes
+    ----------
+    make_block : callable
+        The Block of each p.
+    name : str
+        What p is called.
+    values : (P,) ndarray
+        p of each state.
+    states : tuple of ExactState
+        P of them.
+    bifurcations : tuple of Bifurcation
+        In the order in which they lie on the branch.
+    ended : str
+        Why it has no more points.
+    window : (float, float)
+        The range of p that was asked for.
     """
 
     make_block: MakeBlock
@@ -58,7 +71,13 @@ class Branch(Noun):
         return self.amplitude_at(self.k)
 
     def amplitude_at(self, k: Wavenumber) -> Floats:
-        """(P,) R of each state at wavenumber `k`."""
+        """(P,) R of each state at one wavenumber.
+
+        Parameters
+        ----------
+        k : int or tuple of int
+            Wavenumber, on a torus one number for each axis.
+        """
         return np.array([state.amplitude_at(k) for state in self.states])
 
     @property
@@ -67,7 +86,13 @@ class Branch(Noun):
         return self.phase_advance_at(self.k)
 
     def phase_advance_at(self, k: Wavenumber) -> Floats:
-        """(P,) Ω of each state at wavenumber `k`, radians per layer."""
+        """(P,) Ω of each state at one wavenumber, radians per layer.
+
+        Parameters
+        ----------
+        k : int or tuple of int
+            Wavenumber, on a torus one number for each axis.
+        """
         return np.array([state.phase_advance_at(k) for state in self.states])
 
     @property
@@ -101,10 +126,21 @@ class Branch(Noun):
     def plot(
         self, ax: Axes | None = None, k: Wavenumber | None = None, color: str = "#0072b2", label: str | None = None
     ) -> Axes:
-        """Draw R against p, stable parts solid, unstable ones dashed, bifurcations marked and named; returns the axes.
+        """Draw R against p, stable parts solid, unstable ones dashed, bifurcations marked and named.
 
-        ax : axes, those of a new figure by default; k : wavenumber of R, by default the dominant one of the last state;
-        color, label : of the lines.
+        Parameters
+        ----------
+        ax : matplotlib Axes
+            By default those of a new figure.
+        k : int or tuple of int
+            Wavenumber of R, by default the dominant one of the last state.
+        color, label : str
+            Of the lines.
+
+        Returns
+        -------
+        matplotlib Axes
+            `ax`.
         """
         from amplitude.exact.drawing import plot_branch
 
@@ -123,17 +159,42 @@ def branch(
     tolerance: float = 1e-11,
     progress: bool = False,
 ) -> Branch:
-    """The branch of exact states through the one reached from `start`.
+    """The branch of exact states through the one reached from a start.
 
-    make_block : the Block of each parameter p, all of one N and d.
-    values : (start, stop), to follow by pseudo-arclength through folds until p leaves that range; or three or more
-        numbers in order, for the states at just these, without folds.
-    start : an ExactState or a field (N, d) near one at the first of `values`; kind : as in `find_state`.
-    name : what p is called. points : at most this many states. longest : longest step, in a measure where the range
-        of p is 1 and so is the size of the first field. tolerance : largest |F(X) − X| accepted, relative to
-        1 + max|X|. progress : show a bar, on a terminal.
     Every bifurcation of codimension one is located: folds, branch points (Λ = 1), flips (Λ = −1) and Neimark–Sacker
-    points (complex Λ). An ArgumentError names what cannot be used.
+    points (complex Λ).
+
+    Parameters
+    ----------
+    make_block : callable
+        The Block of each parameter p, all of one N and d.
+    values : (2,) or (P,) array_like
+        (start, stop), to follow by pseudo-arclength through folds until p leaves that range; or three or more numbers
+        in order, for the states at just these, without folds.
+    start : ExactState or (N, d) array_like
+        A state, or a field near one, at the first of `values`.
+    kind : {'steady', 'alternating', 'travelling'}
+        As in `find_state`.
+    name : str
+        What p is called.
+    points : int
+        At most this many states.
+    longest : float
+        Longest step, in a measure where the range of p is 1 and so is the size of the first field.
+    tolerance : float
+        Largest |F(X) − X| accepted, relative to 1 + max|X|.
+    progress : bool
+        Whether to show a bar, on a terminal.
+
+    Returns
+    -------
+    Branch
+        The states with their multipliers and bifurcations.
+
+    Raises
+    ------
+    ArgumentError
+        Names what cannot be used.
     """
     marks = values_of(values)
     if not callable(make_block):

@@ -41,14 +41,38 @@ def switch(
     longest: float = 0.03,
     progress: bool = False,
 ) -> Branch:
-    """The branch that leaves `branch` at `bifurcation`; the state there is its first.
+    """The branch that leaves another one at a bifurcation; the state there is its first.
 
-    family : which null direction, where a symmetry makes several (`directions`); side : ±1, which way along it.
-    amplitude : root mean square of the first step along it. values : (start, stop), the range of the parameter, by
-        default that of `branch`; points, longest, progress : as in `branch`.
     At a branch point the new states are of the same kind; at a flip of steady states they alternate; at a
-    Neimark–Sacker point of a homogeneous state they travel. An ArgumentError refuses the others: nothing branches off
-    at a fold, and cycles of four layers and quasi-periodic patterns are not followed.
+    Neimark–Sacker point of a homogeneous state they travel.
+
+    Parameters
+    ----------
+    branch : Branch
+        The branch that is left.
+    bifurcation : Bifurcation
+        One of its bifurcations.
+    family : int
+        Which null direction, where a symmetry makes several (`directions`).
+    side : int
+        ±1, which way along it.
+    amplitude : float
+        Root mean square of the first step along it.
+    values : (2,) array_like
+        (start, stop), the range of the parameter, by default that of `branch`.
+    points, longest, progress : int, float, bool
+        As in `branch`: at most this many states; the longest step; whether to show a bar, on a terminal.
+
+    Returns
+    -------
+    Branch
+        The new branch.
+
+    Raises
+    ------
+    ArgumentError
+        At other bifurcations: nothing branches off at a fold, and cycles of four layers and quasi-periodic patterns
+        are not followed.
     """
     state, kind = bifurcation.state, bifurcation.state.kind
     drift = state.drift
@@ -98,16 +122,37 @@ def pattern_branch(
     locate: bool = True,
     progress: bool = False,
 ) -> Branch:
-    """The branch of patterns of wavenumber `k` from its onset on the homogeneous state, which is its first state.
+    """The branch of patterns of one wavenumber from its onset on the homogeneous state, which is its first state.
 
-    make_block : the Block of each parameter p. values : (start, stop): the first onset |Λ_k| = 1 from start to stop is
-        taken, and the branch followed, either way, until p leaves this range.
-    phase : θ_0 of the mode, radians; None takes of the families 0 and π/n (n tokens a period) the one that the
-        lattice does not make slide. The eigenvector's sign counts: π for the opposite one.
-    state : a guess of the homogeneous fixed point a at the first of `values`, (d,), zero by default.
-    name, points, longest, progress : as in `branch`. amplitude : root mean square of the first step along the mode.
-    locate : whether to look for bifurcations.
     Λ_k > 0 gives standing (steady) waves, Λ_k < 0 alternating ones, complex Λ_k travelling ones.
+
+    Parameters
+    ----------
+    make_block : callable
+        The Block of each parameter p.
+    values : (2,) array_like
+        (start, stop): the first onset |Λ_k| = 1 from start to stop is taken, and the branch followed, either way,
+        until p leaves this range.
+    k : int or tuple of int
+        Wavenumber, on a torus one number for each axis.
+    phase : float
+        θ_0 of the mode, radians; None takes of the families 0 and π/n (n tokens a period) the one that the lattice
+        does not make slide. The eigenvector's sign counts: π for the opposite one.
+    state : (d,) array_like
+        A guess of the homogeneous fixed point a at the first of `values`, zero by default.
+    name : str
+        What p is called.
+    amplitude : float
+        Root mean square of the first step along the mode.
+    points, longest, progress : int, float, bool
+        As in `branch`: at most this many states; the longest step; whether to show a bar, on a terminal.
+    locate : bool
+        Whether to look for bifurcations.
+
+    Returns
+    -------
+    Branch
+        The branch from the onset on.
     """
     marks = values_of(values)
     if not callable(make_block):

@@ -33,8 +33,16 @@ RESOLVED = 1e-2
 class Oscillation(Noun):
     """An invariant circle of a block, F(X(θ)) = X(θ + Ω).
 
-    block : the map. fields : (M, N, d) X at θ = 2πm/M, M odd. phase_advance : Ω, radians per layer.
-    residual : max|F(X(θ)) − X(θ + Ω)| at the M samples. `defect` tells whether M is enough.
+    Attributes
+    ----------
+    block : Block
+        The map.
+    fields : (M, N, d) ndarray
+        X at θ = 2πm/M, M odd.
+    phase_advance : float
+        Ω, radians per layer.
+    residual : float
+        max|F(X(θ)) − X(θ + Ω)| at the M samples. `defect` tells whether M is enough.
     """
 
     block: Block
@@ -56,12 +64,24 @@ class Oscillation(Noun):
         return self.amplitude_at(self.k)
 
     def amplitude_at(self, k: Wavenumber) -> float:
-        """|fft(X_1)[k]/N| of the fundamental at wavenumber `k`."""
+        """|fft(X_1)[k]/N| of the fundamental at one wavenumber.
+
+        Parameters
+        ----------
+        k : int or tuple of int
+            Wavenumber, on a torus one number for each axis.
+        """
         index = grid_index("k", k, self.block.shape)
         return float(spectrum(self.block.shape, self._fundamental).ravel()[index])
 
     def projection(self, mode: Mode) -> float:
-        """|wᴴX_1k|, how much of `mode` the fundamental holds."""
+        """|wᴴX_1k|, how much of a mode the fundamental holds.
+
+        Parameters
+        ----------
+        mode : Mode
+            k and w, on the tokens of the block.
+        """
         return projection(self.block.shape, self._fundamental, mode)
 
     @property
@@ -69,7 +89,13 @@ class Oscillation(Noun):
         return np.asarray(np.fft.fft(self.fields, axis=0)[1] / len(self.fields))
 
     def field(self, theta: float) -> Floats:
-        """(N, d) X at the phase `theta`, radians."""
+        """(N, d) X at one phase.
+
+        Parameters
+        ----------
+        theta : float
+            θ, radians.
+        """
         m = np.fft.fftfreq(len(self.fields), 1 / len(self.fields))
         modes = np.fft.fft(self.fields, axis=0) / len(self.fields)
         return np.tensordot(np.exp(1j * m * real_number("theta", theta)), modes, axes=1).real
@@ -121,12 +147,29 @@ class Oscillation(Noun):
 
 @beyond_float64
 def find_oscillation(block: Block, start: ArrayLike, phase_advance: float, tolerance: float = 1e-12) -> Oscillation:
-    """The invariant circle of `block` that Newton's method reaches from `start`.
+    """The invariant circle of a block that Newton's method reaches from a start.
 
-    start : (M, N, d) guess of X at θ = 2πm/M, M odd and at least 3, such as `standing_start`; the reflections and
-        translations that all M fields share are kept. phase_advance : guess of Ω, radians per layer.
-    tolerance : largest |F(X(θ)) − X(θ + Ω)| accepted at the samples, relative to 1 + max|X|.
-    An ArgumentError says if Newton's method fails, if the circle shrinks to a point, or if F leaves it between samples.
+    Parameters
+    ----------
+    block : Block
+        The map.
+    start : (M, N, d) array_like
+        Guess of X at θ = 2πm/M, M odd and at least 3, such as `standing_start`; the reflections and translations that
+        all M fields share are kept.
+    phase_advance : float
+        Guess of Ω, radians per layer.
+    tolerance : float
+        Largest |F(X(θ)) − X(θ + Ω)| accepted at the samples, relative to 1 + max|X|.
+
+    Returns
+    -------
+    Oscillation
+        The circle.
+
+    Raises
+    ------
+    ArgumentError
+        If Newton's method fails, if the circle shrinks to a point, or if F leaves it between samples.
     """
     if not isinstance(block, Block):
         raise ArgumentError("block", type(block).__name__, "a Block")
@@ -177,9 +220,25 @@ def find_oscillation(block: Block, start: ArrayLike, phase_advance: float, toler
 def standing_start(
     mode: Mode, amplitude: float, phase: float = 0.0, samples: int = 13, state: ArrayLike = 0.0
 ) -> Floats:
-    """(M, N, d) a guess for `find_oscillation`: a + 4R cos(q·j + ψ) Re(v e^{iθ}), waves of amplitude R at q and −q.
+    """A guess for `find_oscillation`: a + 4R cos(q·j + ψ) Re(v e^{iθ}), waves of amplitude R at q and −q.
 
-    mode : q and v; amplitude : R; phase : ψ, radians; samples : M, odd; state : a, (d,).
+    Parameters
+    ----------
+    mode : Mode
+        q and v.
+    amplitude : float
+        R.
+    phase : float
+        ψ, radians.
+    samples : int
+        M, odd and at least 3.
+    state : (d,) array_like
+        a; 0 by default.
+
+    Returns
+    -------
+    (M, N, d) ndarray
+        The fields at θ = 2πm/M.
     """
     instance("mode", mode, Mode)
     base = real_array("state", state)

@@ -48,9 +48,19 @@ STEADFAST = 1e-3
 class ExactState(Noun):
     """A field that the block maps to itself: F(X) = X, F(F(X)) = X or F(X) = T_s X.
 
-    block : the map. kind : 'steady' (standing waves, clusters, homogeneous states), 'alternating' or 'travelling'.
-    field : (N, d) X. drift : (D,) s, the velocity in tokens per layer along each axis, 0 unless travelling;
-    T_s moves the Fourier interpolation of the field. residual : max|F(X) − X|, of F∘F or against T_s X.
+    Attributes
+    ----------
+    block : Block
+        The map.
+    kind : {'steady', 'alternating', 'travelling'}
+        Standing waves, clusters and homogeneous states are steady.
+    field : (N, d) ndarray
+        X.
+    drift : (D,) ndarray
+        s, the velocity in tokens per layer along each axis, 0 unless travelling; T_s moves the Fourier interpolation
+        of the field.
+    residual : float
+        max|F(X) − X|, of F∘F or against T_s X.
     """
 
     block: Block
@@ -91,7 +101,20 @@ class ExactState(Noun):
         return frozen(values), frozen(_translations(self, matrix, values))
 
     def eigenvectors(self, count: int = 1) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
-        """The `count` multipliers of largest modulus, (count,), and their unit eigenvectors, (count, N, d)."""
+        """The multipliers of largest modulus and their eigenvectors.
+
+        Parameters
+        ----------
+        count : int
+            How many, 1 … N·d.
+
+        Returns
+        -------
+        values : (count,) complex ndarray
+            Multipliers.
+        vectors : (count, N, d) complex ndarray
+            Their unit eigenvectors.
+        """
         count = whole_number("count", count, 1, self.field.size)
         values, vectors = np.linalg.eig(self.derivative())
         order = ranking(values)[:count]
@@ -138,11 +161,23 @@ class ExactState(Noun):
         return self.amplitude_at(self.k)
 
     def amplitude_at(self, k: Wavenumber) -> float:
-        """|fft(X)[k]/N| at wavenumber `k`."""
+        """|fft(X)[k]/N| at one wavenumber.
+
+        Parameters
+        ----------
+        k : int or tuple of int
+            Wavenumber, on a torus one number for each axis.
+        """
         return float(self.spectrum.ravel()[grid_index("k", k, self.block.shape)])
 
     def projection(self, mode: Mode) -> float:
-        """|wᴴX_k|, how much of `mode` the state holds: R where X_k has parts in other modes of its wavenumber."""
+        """|wᴴX_k|, how much of a mode the state holds: R where X_k has parts in other modes of its wavenumber.
+
+        Parameters
+        ----------
+        mode : Mode
+            k and w, on the tokens of the block.
+        """
         return projection(self.block.shape, self.field, mode)
 
     @property
@@ -151,7 +186,13 @@ class ExactState(Noun):
         return self.phase_advance_at(self.k)
 
     def phase_advance_at(self, k: Wavenumber) -> float:
-        """Ω = −q·s of wavenumber `k`, radians per layer in (−π, π]; π if alternating."""
+        """Ω = −q·s of one wavenumber, radians per layer in (−π, π]; π if alternating.
+
+        Parameters
+        ----------
+        k : int or tuple of int
+            Wavenumber, on a torus one number for each axis.
+        """
         index = grid_index("k", k, self.block.shape)
         if self.kind == "alternating":
             return float(np.pi)
@@ -224,16 +265,36 @@ def find_state(
     drift: ArrayLike | None = None,
     tolerance: float = 1e-12,
 ) -> ExactState:
-    """The exact state of `block` that Newton's method reaches from the guess `start`.
+    """The exact state of a block that Newton's method reaches from a guess.
 
-    start : (N, d), or (N,) for d = 1: the field of a closed form or normal form, or the end of a trajectory. Its
-        reflections and translations are kept: the state has them too, and no perturbation that breaks them slows it.
-    kind : 'steady', 'alternating' or 'travelling'; by default what the first layer does to the dominant mode.
-    drift : (D,) first guess of a travelling state's velocity in tokens per layer, a number on a ring; by default
-        from the first layer. tolerance : largest |F(X) − X| accepted, relative to 1 + max|X|.
-    An ArgumentError says if Newton's method fails, slides back to a homogeneous or steady state, or finds a wave that
-    cannot travel on so few tokens, since they hold it or make it breathe; where no `kind` was given it is then sought
-    as a steady and an alternating state. F itself, applied once more, confirms what is returned.
+    F itself, applied once more, confirms what is returned.
+
+    Parameters
+    ----------
+    block : Block
+        The map.
+    start : (N, d) array_like, or (N,) for d = 1
+        The guess: the field of a closed form or normal form, or the end of a trajectory. Its reflections and
+        translations are kept: the state has them too, and no perturbation that breaks them slows it.
+    kind : {'steady', 'alternating', 'travelling'}
+        By default what the first layer does to the dominant mode.
+    drift : (D,) array_like
+        First guess of a travelling state's velocity in tokens per layer, a number on a ring; by default from the first
+        layer.
+    tolerance : float
+        Largest |F(X) − X| accepted, relative to 1 + max|X|.
+
+    Returns
+    -------
+    ExactState
+        The state, with its multipliers.
+
+    Raises
+    ------
+    ArgumentError
+        If Newton's method fails, slides back to a homogeneous or steady state, or finds a wave that cannot travel on so
+        few tokens, since they hold it or make it breathe; where no `kind` was given it is then sought as a steady and
+        an alternating state.
     """
     if not isinstance(block, Block):
         raise ArgumentError("block", type(block).__name__, "a Block")
