@@ -71,8 +71,14 @@ def about(
 ) -> dict[str, Parameter]:
     """The metadata of a field of an Encoding, `field(metadata=about("w", "tokens", above=0))`.
 
-    meaning, unit : in words. above, most : a number lies above the one and is at most the other, None for no bound.
-    check : makes of (name, value) the value that is kept, or raises an ArgumentError.
+    Parameters
+    ----------
+    meaning, unit : str
+        In words.
+    above, most : float or None
+        A number lies above the one and is at most the other, None for no bound.
+    check : callable or None
+        Makes of (name, value) the value that is kept, or raises an ArgumentError.
     """
     return {"parameter": Parameter(meaning, unit, above, most, check)}
 
@@ -119,7 +125,18 @@ class Encoding(Noun):
         return {item.name: item.metadata.get("parameter", Parameter(item.name)) for item in fields(cls)}
 
     def logits(self, shape: Shape) -> Floats:
-        """b_r, (N_1, …, N_D): entry r mod N is that of lag r. `shape` : of the ring, N or (N,), or of the torus."""
+        """b_r on a ring or torus.
+
+        Parameters
+        ----------
+        shape : int or tuple of int
+            Of the ring, N or (N,), or of the torus.
+
+        Returns
+        -------
+        (N_1, …, N_D) ndarray
+            Entry r mod N is the logit of lag r.
+        """
         raise NotImplementedError
 
 
@@ -394,15 +411,31 @@ class ReluMlp(Noun):
     weight_out: Floats
 
     def __call__(self, x: ArrayLike) -> Floats:
-        """Σ_k weight_out_k max(0, weight_in_k x + bias_in_k) at each number of `x` (…)."""
+        """(…) Σ_k weight_out_k max(0, weight_in_k x + bias_in_k).
+
+        Parameters
+        ----------
+        x : (…) array_like
+            Numbers.
+        """
         inner = real_array("x", x)[..., None] * self.weight_in + self.bias_in
         return np.asarray(np.maximum(0.0, inner) @ self.weight_out)
 
 
 @harmless_underflow
 def alibi_slopes(heads: int) -> Floats:
-    """The standard ALiBi slopes (arXiv 2108.12409), (heads,): 2^{−8h/H}, h = 1 … H, if H = `heads` is a power of two.
-    Else those of the power P below H, then every other one of 2P: 2^{−8(h−1/2)/P}, h = 1 … H−P.
+    """The standard ALiBi slopes (arXiv 2108.12409).
+
+    Parameters
+    ----------
+    heads : int
+        H, 1 or more.
+
+    Returns
+    -------
+    (heads,) ndarray
+        2^{−8h/H}, h = 1 … H, if H is a power of two. Else those of the power P below H, then every other one of 2P:
+        2^{−8(h−1/2)/P}, h = 1 … H−P.
     """
     heads = whole_number("heads", heads, 1)
     require("heads", f"{heads:,} heads", 64 * heads)
@@ -415,11 +448,25 @@ def alibi_slopes(heads: int) -> Floats:
 def t5_bucket(
     relative_position: ArrayLike, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True
 ) -> NDArray[np.int64]:
-    """The T5 bucket of each `relative_position` (…), whole numbers, key − query (arXiv 1910.10683).
+    """The T5 bucket of each `relative_position`, key − query (arXiv 1910.10683).
 
-    If `bidirectional`, the lower half of the `buckets` is for keys before the query and at it, the upper half for keys
-    after it; else all are for keys before it, and keys after it count as distance 0. Of the K buckets of a side
-    E = ⌊K/2⌋ hold one distance each, 0 … E−1; the others are E + ⌊(K−E) log(distance/E) / log(max_distance/E)⌋ < K.
+    Parameters
+    ----------
+    relative_position : (…) array_like
+        Whole numbers, key − query.
+    buckets : int
+        How many, of both sides together if `bidirectional`.
+    max_distance : int
+        From where on all share a bucket, tokens.
+    bidirectional : bool
+        If true, the lower half of the buckets is for keys before the query and at it, the upper half for keys after it;
+        else all are for keys before it, and keys after it count as distance 0.
+
+    Returns
+    -------
+    (…) int ndarray
+        Of the K buckets of a side E = ⌊K/2⌋ hold one distance each, 0 … E−1; the others are
+        E + ⌊(K−E) log(distance/E) / log(max_distance/E)⌋ < K.
     """
     offsets = whole_array("relative_position", relative_position, "whole numbers, key − query")
     return _bucket("buckets", offsets, buckets, max_distance, flag("bidirectional", bidirectional))
@@ -440,8 +487,19 @@ def _bucket(argument: str, offsets: NDArray[np.int64], buckets: int, max_distanc
 
 @harmless_underflow
 def relu_mlp(weight_in: ArrayLike, bias_in: ArrayLike, weight_out: ArrayLike) -> ReluMlp:
-    """The function x ↦ Σ_k `weight_out`_k max(0, `weight_in`_k x + `bias_in`_k), each (hidden,): FIRE's f for one head.
+    """The function x ↦ Σ_k `weight_out`_k max(0, `weight_in`_k x + `bias_in`_k): FIRE's f for one head.
+
     An outer bias is the same for every lag and drops out.
+
+    Parameters
+    ----------
+    weight_in, bias_in, weight_out : (hidden,) array_like
+        Weights and biases of the hidden units, and the weights of their sum.
+
+    Returns
+    -------
+    callable
+        From numbers (…) to numbers (…).
     """
     inner = frozen_array("weight_in", weight_in, (None,))
     bias = frozen_array("bias_in", bias_in, inner.shape)
@@ -451,9 +509,17 @@ def relu_mlp(weight_in: ArrayLike, bias_in: ArrayLike, weight_out: ArrayLike) ->
 
 @harmless_underflow
 def mask_logits(m: ArrayLike) -> Floats:
-    """log σ(m) = −log(1 + e^{−m}) of a mask `m` (…), such as (N, N), to be added to the logits (arXiv 2608.00418).
+    """log σ(m) = −log(1 + e^{−m}) of a mask `m`, to be added to the logits (arXiv 2608.00418).
 
-    −inf removes an entry and +inf leaves it as it is; NaN is refused.
+    Parameters
+    ----------
+    m : (…) array_like
+        Such as (N, N). −inf removes an entry and +inf leaves it as it is; NaN is refused.
+
+    Returns
+    -------
+    (…) ndarray
+        Logits, 0 or less.
     """
     values = real_array("m", m)
     if np.isnan(values).any():

@@ -50,15 +50,19 @@ STEEP = 700.0
 class Kernel(Noun):
     """Positional logits b_r on a ring of N tokens, or on a torus of N_1 × … × N_D; lag r = i − j (query minus key).
 
-    logits : (N,) or (N_1, …, N_D) float64, entry r mod N is b_r. −inf removes a lag; NaN and +inf are refused.
-    causal : which representative a lag has in λ(q) away from the grid: 0 … N−1 if true,
-        −N/2 ≤ r < N/2 if false, on each axis. On the grid q = 2πk/N both give the same symbol.
-
     Kernels mix by their logits: `4 * ((1 - w) * near + w * far)` has the logits
     4[(1−w)b_near + w b_far]. An ArgumentError names what cannot be used.
 
     A kernel knows what it was made of: its `encoding`, the Encoding, or None; its `terms`, (weight, kernel) for each
     kernel of a sum or multiple. A sum of tables is a table: it has neither.
+
+    Parameters
+    ----------
+    logits : (N,) or (N_1, …, N_D) array_like
+        float64, entry r mod N is b_r. −inf removes a lag; NaN and +inf are refused.
+    causal : bool
+        Which representative a lag has in λ(q) away from the grid: 0 … N−1 if true, −N/2 ≤ r < N/2 if false, on each
+        axis. On the grid q = 2πk/N both give the same symbol.
     """
 
     logits: NDArray[np.float64]
@@ -104,7 +108,15 @@ class Kernel(Noun):
     def __call__(self, q: ArrayLike) -> NDArray[np.complex128]:
         """λ(q) = Σ_r A_r e^{−iq·r} summed over all lags, at any real or complex q.
 
-        q : (…) on a ring, (…, D) on a torus; the result has shape (…).
+        Parameters
+        ----------
+        q : (…) or (…, D) array_like
+            Radians per token, (…) on a ring, (…, D) on a torus.
+
+        Returns
+        -------
+        (…) complex ndarray
+            λ(q).
         """
         return symbol_at(self.weights, self.lags, q)
 
@@ -143,7 +155,15 @@ class Kernel(Noun):
     @classmethod
     @beyond_float64
     def of(cls, encoding: Encoding, n: Shape) -> Kernel:
-        """The kernel of an `encoding` on `n` tokens, or on a torus of shape `n`."""
+        """The kernel of an `encoding` on a ring or torus.
+
+        Parameters
+        ----------
+        encoding : Encoding
+            The positional encoding.
+        n : int or tuple of int
+            Number of tokens, or the shape of a torus.
+        """
         shape = ring_or_torus("n", n)
         kernel = cls(instance("encoding", encoding, Encoding).logits(shape), encoding.causal)
         if kernel.shape != shape:
@@ -153,76 +173,202 @@ class Kernel(Noun):
 
     @classmethod
     def table(cls, logits: ArrayLike, causal: bool = False) -> Kernel:
-        """The kernel with these `logits`, (N,) or (N_1, …, N_D), entry r mod N being b_r, r = i − j; `causal` as in
-        `Kernel`.
+        """The kernel with these `logits`.
+
+        Parameters
+        ----------
+        logits : (N,) or (N_1, …, N_D) array_like
+            Entry r mod N is b_r, r = i − j.
+        causal : bool
+            As in `Kernel`.
         """
         return cls(logits, causal)  # type: ignore[arg-type]
 
     @classmethod
     def uniform(cls, n: Shape) -> Kernel:
-        """No positional encoding: `Uniform` on `n` tokens or a torus of shape `n`."""
+        """No positional encoding: `Uniform` on a ring or torus.
+
+        Parameters
+        ----------
+        n : int or tuple of int
+            Number of tokens, or the shape of a torus.
+        """
         return cls.of(Uniform(), n)
 
     @classmethod
     def gaussian_lobes(cls, n: Shape, separation: ArrayLike, width: float, strength: float) -> Kernel:
-        """`GaussianLobes` (separation, width, strength) on `n` tokens or a torus of shape `n`."""
+        """`GaussianLobes` on a ring or torus.
+
+        Parameters
+        ----------
+        n : int or tuple of int
+            Number of tokens, or the shape of a torus.
+        separation, width, strength : float
+            Those of `GaussianLobes`; `separation` is one number for each axis.
+        """
         return cls.of(GaussianLobes(separation, width, strength), n)  # type: ignore[arg-type]
 
     @classmethod
     def skewed_lobe(cls, n: int, separation: float, width_below: float, width_above: float, strength: float) -> Kernel:
-        """`SkewedLobe` (separation, width_below, width_above, strength) on `n` tokens."""
+        """`SkewedLobe` on a ring.
+
+        Parameters
+        ----------
+        n : int
+            Number of tokens.
+        separation, width_below, width_above, strength : float
+            Those of `SkewedLobe`.
+        """
         return cls.of(SkewedLobe(separation, width_below, width_above, strength), n)
 
     @classmethod
     def von_mises(cls, n: Shape, wavenumber: int | tuple[int, ...], strength: float, phase: float = 0.0) -> Kernel:
-        """`VonMises` (wavenumber, strength, phase) on `n` tokens or a torus of shape `n`."""
+        """`VonMises` on a ring or torus.
+
+        Parameters
+        ----------
+        n : int or tuple of int
+            Number of tokens, or the shape of a torus.
+        wavenumber : int or tuple of int
+            That of `VonMises`, k_0, a tuple on a torus.
+        strength, phase : float
+            Those of `VonMises`, s and φ.
+        """
         return cls.of(VonMises(wavenumber, strength, phase), n)
 
     @classmethod
     def alibi(cls, n: Shape, slope: float, causal: bool = False) -> Kernel:
-        """`Alibi` (slope, causal) on `n` tokens or a torus of shape `n`."""
+        """`Alibi` on a ring or torus.
+
+        Parameters
+        ----------
+        n : int or tuple of int
+            Number of tokens, or the shape of a torus.
+        slope : float
+            That of `Alibi`, m, a logit per token.
+        causal : bool
+            Whether lags are 0 … N−1, on a ring.
+        """
         return cls.of(Alibi(slope, causal), n)
 
     @classmethod
     def kerple_log(cls, n: Shape, r1: float, r2: float, causal: bool = False) -> Kernel:
-        """`KerpleLog` (r1, r2, causal) on `n` tokens or a torus of shape `n`."""
+        """`KerpleLog` on a ring or torus.
+
+        Parameters
+        ----------
+        n : int or tuple of int
+            Number of tokens, or the shape of a torus.
+        r1, r2 : float
+            Those of `KerpleLog`, a logit and per token.
+        causal : bool
+            Whether lags are 0 … N−1, on a ring.
+        """
         return cls.of(KerpleLog(r1, r2, causal), n)
 
     @classmethod
     def kerple_power(cls, n: Shape, r1: float, r2: float, causal: bool = False) -> Kernel:
-        """`KerplePower` (r1, r2, causal) on `n` tokens or a torus of shape `n`."""
+        """`KerplePower` on a ring or torus.
+
+        Parameters
+        ----------
+        n : int or tuple of int
+            Number of tokens, or the shape of a torus.
+        r1, r2 : float
+            Those of `KerplePower`, a logit and the power.
+        causal : bool
+            Whether lags are 0 … N−1, on a ring.
+        """
         return cls.of(KerplePower(r1, r2, causal), n)
 
     @classmethod
     def fire(
         cls, n: int, mlp: Callable[[Floats], ArrayLike], c: float, threshold: float, causal: bool = True
     ) -> Kernel:
-        """`Fire` (mlp, c, threshold, causal) on `n` tokens."""
+        """`Fire` on a ring.
+
+        Parameters
+        ----------
+        n : int
+            Number of tokens.
+        mlp : callable
+            That of `Fire`, f, from (N,) in [0, 1] to (N,) logits.
+        c, threshold : float
+            Those of `Fire`, per token and in tokens.
+        causal : bool
+            Whether lags are 0 … N−1.
+        """
         return cls.of(Fire(mlp, c, threshold, causal), n)
 
     @classmethod
     def convit(cls, shape: Shape, centre: ArrayLike, strength: float) -> Kernel:
-        """`ConViTPosition` (centre, strength) on tokens of this `shape`, a number on a ring."""
+        """`ConViTPosition` on a ring or torus.
+
+        Parameters
+        ----------
+        shape : int or tuple of int
+            That of the tokens, a number on a ring.
+        centre : float or (D,) array_like
+            That of `ConViTPosition`, Δ, tokens, one number for each axis.
+        strength : float
+            That of `ConViTPosition`, α, a logit per token².
+        """
         return cls.of(ConViTPosition(centre, strength), ring_or_torus("shape", shape))  # type: ignore[arg-type]
 
     @classmethod
     def convit_learned(cls, shape: Shape, weights: ArrayLike) -> Kernel:
-        """`ConViTLearned` (weights) on tokens of this `shape`, a number on a ring."""
+        """`ConViTLearned` on a ring or torus.
+
+        Parameters
+        ----------
+        shape : int or tuple of int
+            That of the tokens, a number on a ring.
+        weights : (1 + D,) array_like
+            Those of `ConViTLearned`, v, in the paper's order.
+        """
         return cls.of(ConViTLearned(weights), ring_or_torus("shape", shape))  # type: ignore[arg-type]
 
     @classmethod
     def t5(cls, n: int, table: ArrayLike, max_distance: int = 128, bidirectional: bool = True) -> Kernel:
-        """`T5` (table, max_distance, bidirectional) on `n` tokens."""
+        """`T5` on a ring.
+
+        Parameters
+        ----------
+        n : int
+            Number of tokens.
+        table : (buckets,) array_like
+            That of `T5`, logits of one head.
+        max_distance : int
+            From where on all share a bucket, tokens.
+        bidirectional : bool
+            Whether it is that of the encoder.
+        """
         return cls.of(T5(table, max_distance, bidirectional), n)  # type: ignore[arg-type]
 
     @classmethod
     def swin(cls, shape: Shape, table: ArrayLike) -> Kernel:
-        """`Swin` (table) on tokens of this `shape`, a number on a ring."""
+        """`Swin` on a ring or torus.
+
+        Parameters
+        ----------
+        shape : int or tuple of int
+            That of the tokens, a number on a ring.
+        table : (2M_1−1, …, 2M_D−1) array_like
+            That of `Swin`, logits of one head.
+        """
         return cls.of(Swin(table), ring_or_torus("shape", shape))  # type: ignore[arg-type]
 
     @classmethod
     def mask(cls, m: ArrayLike, causal: bool = False) -> Kernel:
-        """`Mask` (m, causal) on as many tokens as `m` (N,) or (N_1, …, N_D) has numbers."""
+        """`Mask` on as many tokens as `m` has numbers.
+
+        Parameters
+        ----------
+        m : (N,) or (N_1, …, N_D) array_like
+            That of `Mask`, entry r mod N for lag r.
+        causal : bool
+            Whether lags are 0 … N−1, on a ring.
+        """
         mask = Mask(m, causal)  # type: ignore[arg-type]
         return cls.of(mask, mask.m.shape)
 
@@ -231,8 +377,17 @@ class Kernel(Noun):
 def symbols(logits: ArrayLike, axes: int = 1) -> NDArray[np.complex128]:
     """λ(q) on the grid of many kernels at once: what `Kernel(logits).symbol` is for one.
 
-    logits : (…, N) or, with `axes` = D, (…, N_1, …, N_D), finite or −inf, not −inf at every lag; the result has the
-    same shape.
+    Parameters
+    ----------
+    logits : (…, N) or (…, N_1, …, N_D) array_like
+        Finite or −inf, not −inf at every lag.
+    axes : int
+        D, how many of the last axes are those of lags.
+
+    Returns
+    -------
+    complex ndarray
+        λ(q), of the same shape.
     """
     if isinstance(logits, np.ndarray):
         require("logits", f"{logits.size:,} logits", 48 * logits.size)
