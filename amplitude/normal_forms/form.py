@@ -48,9 +48,23 @@ NEAR = 0.99
 class NormalForm(Noun):
     """The map z⁺ = f(z) of the amplitudes of some modes, and the field that they stand for.
 
-    block, state : the block and the base state a (d,); modes : the modes, one amplitude each (with the mode's
-        mirror image −k counted as a mode where a symmetric kernel with complex Λ makes both critical).
-    order : highest degree; map : f; field_coefficients : (M, d) X_m; places : (M,) flat index of k(m).
+    Attributes
+    ----------
+    block : Block
+        The block.
+    state : (d,) ndarray
+        The base state a.
+    modes : tuple of Mode
+        The modes, one amplitude each, with the mode's mirror image −k counted as a mode where a symmetric kernel with
+        complex Λ makes both critical.
+    order : int
+        Highest degree.
+    map : ReducedMap
+        f.
+    field_coefficients : (M, d) complex ndarray
+        X_m of each monomial.
+    places : (M,) ndarray of int
+        Flat index of k(m).
     """
 
     block: Block
@@ -153,8 +167,19 @@ class NormalForm(Noun):
         return float(values[0]) if len(self.modes) == 1 else values
 
     def amplitudes_of(self, solution: Solution | None) -> NDArray[np.float64]:
-        """(modes,) |w_sᴴB_k| of a `solution`, relative to the base state and without what turns at another rate than
-        z_s and so averages out over layers; 0 or NaN for None, as in `amplitude`.
+        """|w_sᴴB_k| of a solution, relative to the base state.
+
+        What turns at another rate than z_s, and so averages out over layers, is left out.
+
+        Parameters
+        ----------
+        solution : Solution or None
+            One of `solutions`, or none of them.
+
+        Returns
+        -------
+        (modes,) ndarray
+            Amplitudes; 0 or NaN for None, as in `amplitude`.
         """
         if solution is None:
             return np.full(len(self.modes), np.nan if self.growing else 0.0)
@@ -169,7 +194,20 @@ class NormalForm(Noun):
         return np.array(values)
 
     def field(self, layer: float = 0.0, solution: Solution | None = None) -> NDArray[np.float64]:
-        """(N, d) the state X(z) of a `solution`, by default the smallest stable one, advanced by `layer` layers."""
+        """The state X(z) of a solution.
+
+        Parameters
+        ----------
+        layer : float
+            By how many layers it is advanced.
+        solution : Solution
+            One of `solutions`, by default the smallest stable one.
+
+        Returns
+        -------
+        (N, d) ndarray
+            X(z).
+        """
         solution = self.solution if solution is None else solution
         if solution is None:
             raise ArgumentError("solution", None, "a solution: this form has no stable state")
@@ -177,13 +215,35 @@ class NormalForm(Noun):
 
     @beyond_float64
     def field_at(self, z: ArrayLike) -> NDArray[np.float64]:
-        """(N, d) the state X(z) = a + Σ_m X_m z^m at any amplitudes `z` (modes,)."""
+        """The state X(z) = a + Σ_m X_m z^m at any amplitudes.
+
+        Parameters
+        ----------
+        z : (modes,) array_like
+            Amplitudes, complex or real.
+
+        Returns
+        -------
+        (N, d) ndarray
+            X(z).
+        """
         amplitudes = number_array("z", z)
         check_shape("z", amplitudes, (len(self.modes),))
         return self.fields(self.map.monomials_at(amplitudes + 0j)).real
 
     def fields(self, values: NDArray[np.complexfloating]) -> NDArray[np.complex128]:
-        """(…, N, d) Σ_m X_m e^{ik(m)j} values_m for any `values` (…, M) of the monomials."""
+        """Σ_m X_m e^{ik(m)j} values_m for any values of the monomials.
+
+        Parameters
+        ----------
+        values : (…, M) complex ndarray
+            A value of each monomial.
+
+        Returns
+        -------
+        (…, N, d) complex ndarray
+            The sum at each token.
+        """
         shape, before = self.block.shape, values.shape[:-1]
         by_place = np.zeros((self.block.n, *before, self.block.d), dtype=complex)
         np.add.at(by_place, self.places, np.moveaxis(values[..., None] * self.field_coefficients, -2, 0))
@@ -192,7 +252,13 @@ class NormalForm(Noun):
         return np.moveaxis(field, 0, -2)
 
     def truncated(self, order: int) -> NormalForm:
-        """The form cut at a lower `order`; its coefficients are the same."""
+        """The form cut at a lower order; its coefficients are the same.
+
+        Parameters
+        ----------
+        order : int
+            Highest degree that is kept, 1 … that of this form.
+        """
         if whole_number("order", order, 1) > self.order:
             raise ArgumentError("order", order, f"1 … {self.order}")
         table, lower = self.map.table, self.map.truncated(order)
@@ -202,7 +268,13 @@ class NormalForm(Noun):
         )
 
     def has_state_near(self, solution: Solution) -> bool:
-        """Whether the block itself has a state near a `solution`, within half its size."""
+        """Whether the block itself has a state near a solution, within half its size.
+
+        Parameters
+        ----------
+        solution : Solution
+            One of `solutions`.
+        """
         instance("solution", solution, Solution)
         return self._defect(solution) <= FAR and nearby_states(self, solution)[0].found
 
@@ -285,16 +357,34 @@ class NormalForm(Noun):
 
     @beyond_float64
     def potential(self, R: ArrayLike) -> NDArray[np.float64]:
-        """V(R) = −∫(Re(Λ̂^{-1}f(R)) − R) dR of a single mode, R any shape and sign: minima are stable amplitudes
-        (Eq. 19 at order 3).
+        """V(R) = −∫(Re(Λ̂^{-1}f(R)) − R) dR of a single mode: minima are stable amplitudes (Eq. 19 at order 3).
+
+        Parameters
+        ----------
+        R : (…) array_like
+            Amplitudes of either sign.
+
+        Returns
+        -------
+        (…) ndarray
+            V(R).
         """
         if len(self.modes) != 1:
             raise ExclusionError("modes", f"{len(self.modes)} of them", "a form of one mode")
         return self.map.potential(real_array("R", R))
 
     def plot_potential(self, ax: Axes | None = None) -> Axes:
-        """Draw V(R) of a single mode, its minima as filled dots and its maxima as open ones; `ax`: the axes, by
-        default those of a new figure; returns them.
+        """Draw V(R) of a single mode, its minima as filled dots and its maxima as open ones.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes
+            By default those of a new figure.
+
+        Returns
+        -------
+        matplotlib Axes
+            `ax`.
         """
         unit = np.exp(-1j * np.angle(self.modes[0].multiplier))
         stationary = {0.0: abs(self.modes[0].multiplier) < 1}
@@ -316,13 +406,31 @@ class NormalForm(Noun):
 def normal_form(
     block: Block, modes: Sequence[Mode] | Mode, order: int = 3, state: ArrayLike | None = None
 ) -> NormalForm:
-    """The normal form of `modes` of a `block` up to `order`, at the homogeneous fixed point 1⊗a.
+    """The normal form of some modes of a block up to any order, at the homogeneous fixed point 1⊗a.
 
-    modes : one Mode or several, of `dispersion_relation(block, state)`, near critical. Where the kernel is
-        symmetric and Λ complex, the mirror image at −k is added: travelling against standing waves.
-    order : highest degree of the terms, at least 1; 3 is cubic.
-    state : a, (d,); zero by default. Where LayerNorm makes the mean over features neutral, states count up to it.
-    An ExclusionError says if a slaved mode is itself critical; an ArgumentError names what cannot be used.
+    Parameters
+    ----------
+    block : Block
+        Any block.
+    modes : Mode or sequence of Mode
+        Modes of `dispersion_relation(block, state)`, near critical. Where the kernel is symmetric and Λ complex, the
+        mirror image at −k is added: travelling against standing waves.
+    order : int
+        Highest degree of the terms, at least 1; 3 is cubic.
+    state : (d,) array_like
+        a; zero by default. Where LayerNorm makes the mean over features neutral, states count up to it.
+
+    Returns
+    -------
+    NormalForm
+        The map of the amplitudes and the field that they stand for.
+
+    Raises
+    ------
+    ExclusionError
+        If a slaved mode is itself critical.
+    ArgumentError
+        Names what cannot be used.
     """
     order = whole_number("order", order, 1)
     relation = dispersion_relation(block, state)
@@ -357,10 +465,19 @@ def best_form(
     orders: Sequence[int] = (3, 5, 7, 9, 11),
     state: ArrayLike | None = None,
 ) -> NormalForm:
-    """The normal form of `modes` with the smallest `error` among `orders`: the best that the series can do.
+    """The normal form of some modes with the smallest `error` among several orders: the best that the series can do.
 
-    block, modes, state : as for `normal_form`. orders : at least one. Where every error is NaN it is the form of the
-    highest order, whose `caveats` say why.
+    Parameters
+    ----------
+    block, modes, state : Block, Mode or sequence of Mode, (d,) array_like
+        As for `normal_form`.
+    orders : sequence of int
+        At least one.
+
+    Returns
+    -------
+    NormalForm
+        Where every error is NaN it is the form of the highest order, whose `caveats` say why.
     """
     wanted = sorted({whole_number("orders", order, 1) for order in items("orders", orders)})
     if not wanted:

@@ -21,9 +21,16 @@ STABLE = 1e-9
 class Solution(Noun):
     """A nonzero state with f(z) = e^{iΩ}z: steady but for phases.
 
-    z : (modes,) complex amplitudes; phase_advances : (modes,) Ω in radians per layer, NaN for a mode that is absent;
-    multipliers : complex multipliers of small changes, without those of the free phases, largest modulus first;
-    turning : (modes,) Ω, and for a mode that is absent what it would turn at.
+    Attributes
+    ----------
+    z : (modes,) complex ndarray
+        Amplitudes.
+    phase_advances : (modes,) ndarray
+        Ω in radians per layer, NaN for a mode that is absent.
+    multipliers : complex ndarray
+        Multipliers of small changes, without those of the free phases, largest modulus first.
+    turning : (modes,) ndarray
+        Ω in radians per layer, and for a mode that is absent what it would turn at.
     """
 
     z: Complex
@@ -42,7 +49,13 @@ class Solution(Noun):
         return self.z != 0
 
     def advanced(self, layer: float) -> Complex:
-        """(modes,) the amplitudes `layer` layers later."""
+        """(modes,) the amplitudes some layers later.
+
+        Parameters
+        ----------
+        layer : float
+            How many layers.
+        """
         return self.z * np.exp(1j * real_number("layer", layer) * np.nan_to_num(self.phase_advances))
 
 
