@@ -55,12 +55,30 @@ PATCH = 12
 class ConViT(Noun):
     """A weight-tied ConViT as numbers: `block()` is its Block, `module()` its PyTorch network.
 
-    shape : (N_1, N_2) of the torus of patches; depth : how often the block is applied.
-    query, key, value, output : Q, K, V, O as in nn.Linear, (d, d) each; head h has rows h·d_h … of Q, K, V and these
-        columns of O. position : v_h (heads, 3), of (‖δ‖², δ_1, δ_2); gate : (heads,) before the sigmoid.
-    weight_in, weight_out : of the MLP, (4d, d) and (d, 4d), without biases.
-    state : a (d,), an image of one colour after the patch embedding: the base state 1⊗a.
-    attention : 'gpsa' or 'psa'; norm : None or 'pre'; attention_scale : ε_a.
+    Parameters
+    ----------
+    shape : tuple of int
+        (N_1, N_2) of the torus of patches.
+    depth : int
+        How often the block is applied.
+    query, key, value, output : (d, d) ndarray
+        Q, K, V, O as in nn.Linear; head h has rows h·d_h … of Q, K, V and these columns of O.
+    position : (heads, 3) ndarray
+        v_h, of (‖δ‖², δ_1, δ_2).
+    gate : (heads,) ndarray
+        Before the sigmoid.
+    weight_in : (4d, d) ndarray
+        First map of the MLP, which has no biases.
+    weight_out : (d, 4d) ndarray
+        Second map of the MLP.
+    state : (d,) ndarray
+        a, an image of one colour after the patch embedding: the base state 1⊗a.
+    attention : {'gpsa', 'psa'}
+        Gated, or one softmax of the sum of both logits.
+    norm : {None, 'pre'}
+        Where the normalisations are.
+    attention_scale : float
+        ε_a.
     """
 
     shape: tuple[int, int]
@@ -90,11 +108,22 @@ class ConViT(Noun):
     ) -> ConViT:
         """One of the seven initialisations.
 
-        name : 'default' (all weights small and random, no positional logits), '+I' or '-I' (mimetic QK and
-        OV = 0.4 Z ± 0.4 I), each also with '+pos' (positional logits as ConViT initialises them), or '-I+sharp pos'.
-        size : 'paper' (16×16, d = 216, 9 heads, 12 layers) or 'small' (8×8, d = 36). attention : 'gpsa' or 'psa'.
-        norm : None or 'pre'. attention_scale : ε_a. rng : the seed; Z and the small weights of one seed are the same
-        in all that have them.
+        Parameters
+        ----------
+        name : str
+            'default' (all weights small and random, no positional logits), '+I' or '-I' (mimetic QK and
+            OV = 0.4 Z ± 0.4 I), each also with '+pos' (positional logits as ConViT initialises them), or
+            '-I+sharp pos'.
+        size : {'paper', 'small'}
+            'paper' (16×16, d = 216, 9 heads, 12 layers) or 'small' (8×8, d = 36).
+        attention : {'gpsa', 'psa'}
+            Gated, or one softmax of the sum of both logits.
+        norm : {None, 'pre'}
+            Where the normalisations are.
+        attention_scale : float
+            ε_a.
+        rng : int
+            The seed; Z and the small weights of one seed are the same in all that have them.
         """
         known = {"name": (name, NAMES), "size": (size, tuple(PRESETS)), "attention": (attention, ("gpsa", "psa"))}
         for argument, (given, accepted) in {**known, "norm": (norm, (None, "pre"))}.items():
@@ -172,7 +201,15 @@ class ConViT(Noun):
         return net
 
     def forward(self, x: Floats, depth: int | None = None) -> Floats:
-        """(…, N, d) the states `x` (…, N, d) after `depth` layers of the PyTorch module, all L by default."""
+        """(…, N, d) the states after some layers of the PyTorch module.
+
+        Parameters
+        ----------
+        x : (…, N, d) ndarray
+            The states before them.
+        depth : int, optional
+            Number of layers, all L by default.
+        """
         import torch
 
         net, state = self.module(), torch.tensor(x)

@@ -42,12 +42,24 @@ EAGER = (
 class Measured(Spectrum):
     """J(q) of a map measured at 1⊗`state`; growth, modes and drawing as of any Spectrum.
 
-    grid : (N,) or (N_1, …, N_D); state : a, (d,); boundary : 'periodic', 'open' or 'causal'.
-    response : (*grid, d, d) R_r, the derivative of token j + r by token j, entry r mod N; j is token 0, or the middle
-        one with ends, where lags beyond them count as absent: the bulk part.
-    image : (d,) F(1⊗a) at token j. spread : the largest distance of F(1⊗a) at another token from it, relative.
-    defect : the circulant defect, how far the derivative is from a function of the lag: the largest distance of the
-        response to an impulse at another token from the shifted one, on the tokens that both reach, relative.
+    Attributes
+    ----------
+    grid : tuple of int
+        (N,) or (N_1, …, N_D).
+    state : (d,) ndarray
+        a.
+    boundary : {'periodic', 'open', 'causal'}
+        The ends of the tokens.
+    response : (*grid, d, d) ndarray
+        R_r, the derivative of token j + r by token j, entry r mod N; j is token 0, or the middle one with ends, where
+        lags beyond them count as absent: the bulk part.
+    image : (d,) ndarray
+        F(1⊗a) at token j.
+    spread : float
+        The largest distance of F(1⊗a) at another token from `image`, relative.
+    defect : float
+        The circulant defect, how far the derivative is from a function of the lag: the largest distance of the response
+        to an impulse at another token from the shifted one, on the tokens that both reach, relative.
     """
 
     grid: tuple[int, ...]
@@ -85,19 +97,44 @@ def measure(
     progress: bool | None = None,
     device: str | torch.device | None = None,
 ) -> Measured:
-    """The dispersion relation of any map `fn` of hidden states, measured at the homogeneous state 1⊗a.
+    """The dispersion relation of any map of hidden states, measured at the homogeneous state 1⊗a.
 
-    fn : from a float64 tensor (N, d) to one of the same shape: a module in float64 and eval mode, a function.
-    state : a, (d,). shape : N, (N,) or (N_1, …, N_D), tokens in C order.
-    boundary : 'periodic', or 'open' or 'causal' for a line of tokens, where J(q) is the bulk part: the response to an
-    impulse at the middle token. 'open' is also for learned absolute positions; the defect says what it leaves out.
-    memory : bytes that the derivatives taken at once may fill. probes : how many other tokens are tried for the
-    defect, each in a random direction (with ends, in the middle half); rng : the seed of these.
-    progress : a bar on standard error, by default if that is a terminal. device : of the states, that of the
-    parameters of a module by default.
+    Parameters
+    ----------
+    fn : callable
+        From a float64 tensor (N, d) to one of the same shape: a module in float64 and eval mode, a function.
+    state : (d,) array_like
+        a.
+    shape : int or tuple of int
+        N, (N,) or (N_1, …, N_D), tokens in C order.
+    boundary : {'periodic', 'open', 'causal'}
+        'periodic', or 'open' or 'causal' for a line of tokens, where J(q) is the bulk part: the response to an impulse
+        at the middle token. 'open' is also for learned absolute positions; the defect says what it leaves out.
+    memory : int
+        Bytes that the derivatives taken at once may fill.
+    probes : int
+        How many other tokens are tried for the defect, each in a random direction (with ends, in the middle half).
+    rng : int
+        The seed of these.
+    progress : bool, optional
+        A bar on standard error, by default if that is a terminal.
+    device : str or torch.device, optional
+        Of the states, that of the parameters of a module by default.
 
-    d + probes directional derivatives by torch.func.jvp. An ArgumentError names what cannot be used: half precision
-    or float32 weights, fused attention, training mode with dropout, a result of another shape.
+    Returns
+    -------
+    Measured
+        J(q) on the grid, with the circulant defect.
+
+    Raises
+    ------
+    ArgumentError
+        Names what cannot be used: half precision or float32 weights, fused attention, training mode with dropout, a
+        result of another shape.
+
+    Notes
+    -----
+    d + probes directional derivatives by torch.func.jvp.
     """
     grid = grid_of(shape)
     a = frozen_array("state", plain("state", state), (None,))

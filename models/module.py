@@ -118,10 +118,28 @@ def to_torch(
 ) -> TorchBlock:
     """An nn.Module that computes what `block.forward` does, (…, N, d) → (…, N, d), eagerly; usable in training.
 
-    block : the Block. boundary, n : 'periodic' on the ring or torus of the block, or the ends and the number of tokens
-    of a `Chain`; by default n is that of the block.
-    dtype : torch.float64 or torch.float32; device : where its parameters are, the CPU by default.
-    An ArgumentError names what cannot be used, as in `Chain`. `export` is the inverse, exact in float64.
+    Parameters
+    ----------
+    block : Block
+        On a ring or torus.
+    boundary : {'periodic', 'open', 'causal'}
+        'periodic' on the ring or torus of the block, or the ends of a `Chain`.
+    n : int, optional
+        The number of tokens of a `Chain`; by default that of the block.
+    dtype : torch.dtype
+        torch.float64 or torch.float32.
+    device : str or torch.device, optional
+        Where its parameters are, the CPU by default.
+
+    Returns
+    -------
+    nn.Module
+        `export` is the inverse, exact in float64.
+
+    Raises
+    ------
+    ArgumentError
+        Names what cannot be used, as in `Chain`.
     """
     if not isinstance(block, Block):
         raise ArgumentError("block", type(block).__name__, "a Block")
@@ -133,10 +151,22 @@ def to_torch(
 
 
 def export(module: nn.Module) -> Block:
-    """The Block that `module` computes, with its parameters as they are now.
+    """The Block that a module computes, with its parameters as they are now.
 
-    module : what `to_torch` or `ConViT.module` made, trained or not, or any module with a method `to_block`. A module
-    with ends gives the block of its ring. An ArgumentError refuses other modules: `measure` takes those.
+    Parameters
+    ----------
+    module : nn.Module
+        What `to_torch` or `ConViT.module` made, trained or not, or any module with a method `to_block`.
+
+    Returns
+    -------
+    Block
+        A module with ends gives the block of its ring.
+
+    Raises
+    ------
+    ArgumentError
+        Refuses other modules: `measure` takes those.
     """
     made = getattr(module, "to_block", None)
     if not isinstance(module, nn.Module) or not callable(made):

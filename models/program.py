@@ -47,8 +47,18 @@ TRUST = "the program of a block; trust=True runs any other, with whatever code i
 class Program(nn.Module):
     """A program that `load_program` read: (…, N, d) → (…, N, d).
 
-    module : the network on (B, N, d). shape : (N,) or (N_1, …, N_D); d : features; boundary : 'periodic', 'open' or
-    'causal'; dtype : of its states.
+    Parameters
+    ----------
+    module : nn.Module
+        The network on (B, N, d).
+    shape : tuple of int
+        (N,) or (N_1, …, N_D).
+    d : int
+        Number of features.
+    boundary : {'periodic', 'open', 'causal'}
+        The ends of the tokens.
+    dtype : torch.dtype
+        Of its states.
     """
 
     def __init__(self, module: nn.Module, shape: tuple[int, ...], d: int, boundary: str, dtype: torch.dtype) -> None:
@@ -57,7 +67,13 @@ class Program(nn.Module):
         self.shape, self.d, self.boundary, self.dtype = shape, d, boundary, dtype
 
     def forward(self, x: Tensor) -> Tensor:
-        """F(X) of states `x` (…, N, d), the same shape."""
+        """F(X) of states, the same shape.
+
+        Parameters
+        ----------
+        x : (…, N, d) Tensor
+            The states.
+        """
         result: Tensor = self.network(x.reshape(-1, *x.shape[-2:]))
         return result.reshape(x.shape)
 
@@ -137,13 +153,29 @@ def save_program(
     d: int | None = None,
     boundary: str | None = None,
 ) -> None:
-    """Write `module` to the file `path`, NAME.pt2: a torch.export program of states (B, N, d), any B.
+    """Write a module to a file NAME.pt2: a torch.export program of states (B, N, d), any B.
 
-    module : an nn.Module (B, N, d) → (B, N, d), in eval mode if it has one. shape : N, (N,) or (N_1, …, N_D) of its
-    tokens; d : features; boundary : 'periodic', 'open' or 'causal'. Each may be left out if the module has an attribute
-    of that name, as those of `to_torch` and `load_program` do; boundary is else 'periodic'.
     The file also holds the block of a module that `export` takes, so that `load_program` need not run its code.
-    The file is replaced whole or not at all. An ArgumentError says what cannot be used or exported.
+    The file is replaced whole or not at all.
+
+    Parameters
+    ----------
+    module : nn.Module
+        (B, N, d) → (B, N, d), in eval mode if it has one.
+    path : path-like
+        NAME.pt2.
+    shape : int or tuple of int, optional
+        N, (N,) or (N_1, …, N_D) of its tokens. Like `d` and `boundary` it may be left out if the module has an
+        attribute of that name, as those of `to_torch` and `load_program` do.
+    d : int, optional
+        Number of features.
+    boundary : {'periodic', 'open', 'causal'}, optional
+        The ends of the tokens, 'periodic' if neither this nor the module says.
+
+    Raises
+    ------
+    ArgumentError
+        Says what cannot be used or exported.
     """
     path = file_path("path", path)
     if path.suffix != ".pt2":
@@ -183,11 +215,27 @@ def save_program(
 def load_program(
     path: str | os.PathLike[str], device: str | torch.device | None = None, trust: bool = False
 ) -> Program:
-    """The program in the file `path` as a module (…, N, d) → (…, N, d), with its shape, d and boundary.
+    """The program in a file as a module (…, N, d) → (…, N, d), with its shape, d and boundary.
 
-    device : where it runs, the CPU by default. trust : False builds it from the block in the file, which runs no code
-    of the file, and refuses a program without one; True runs the program itself, with whatever code its author put in.
-    An ArgumentError says if the file is none that `save_program` wrote, or the device is not there.
+    Parameters
+    ----------
+    path : path-like
+        A file that `save_program` wrote.
+    device : str or torch.device, optional
+        Where it runs, the CPU by default.
+    trust : bool
+        False builds it from the block in the file, which runs no code of the file, and refuses a program without one;
+        True runs the program itself, with whatever code its author put in.
+
+    Returns
+    -------
+    Program
+        In the dtype that it was saved in.
+
+    Raises
+    ------
+    ArgumentError
+        If the file is none that `save_program` wrote, or the device is not there.
     """
     if not isinstance(trust, bool):
         raise ArgumentError("trust", repr(trust), "True or False")

@@ -33,15 +33,33 @@ NAME = 64
 class PhaseDiagram:
     """A phase diagram to be computed.
 
-    make_block : a Block from the parameters by name; called at a few points to check the other arguments.
-    parameters : name → increasing numbers, one or two; they become the axes.
-    quantity : what is shown: 'amplitude' or 'speed' (modulus and phase advance of the leading mode), 'clusters' (half
-        the separation of two), 'wavenumber' (the dominant one of a ring) or 'competition' (which of two modes of a
-        scalar ring is left by runs that start in each); or an Observable of one number, which has no theory.
-    depth : layers at most; seed : of the starts; tolerance : of the early stop, 0 for none.
-    start : standard deviation of the normal start; of no use to a competition, which has its two wavenumbers `modes`.
-    specification : the text it was read from, if it was; kept in the data.
-    An ArgumentError names what cannot be used.
+    Parameters
+    ----------
+    make_block : callable
+        A Block from the parameters by name; called at a few points to check the other arguments.
+    parameters : mapping
+        Name → increasing numbers, one or two; they become the axes.
+    quantity : str or Observable
+        What is shown: 'amplitude' or 'speed' (modulus and phase advance of the leading mode), 'clusters' (half the
+        separation of two), 'wavenumber' (the dominant one of a ring) or 'competition' (which of two modes of a scalar
+        ring is left by runs that start in each); or an Observable of one number, which has no theory.
+    depth : int
+        Layers at most.
+    seed : int
+        Of the starts.
+    tolerance : float
+        Of the early stop, 0 for none.
+    start : float
+        Standard deviation of the normal start; of no use to a competition.
+    modes : (2,) sequence of int, optional
+        The two wavenumbers of a competition, which alone has them.
+    specification : str
+        The text it was read from, if it was; kept in the data.
+
+    Raises
+    ------
+    ArgumentError
+        Names what cannot be used.
     """
 
     make_block: Callable[..., Block]
@@ -73,8 +91,17 @@ class PhaseDiagram:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> PhaseDiagram:
-        """The diagram that the TOML file `path` specifies; an ArgumentError names the key that cannot be used, or is
-        not used.
+        """The diagram that a TOML file specifies.
+
+        Parameters
+        ----------
+        path : path-like
+            The file.
+
+        Raises
+        ------
+        ArgumentError
+            Names the key that cannot be used, or is not used.
         """
         from figures.phase_diagram.spec import load
 
@@ -86,7 +113,13 @@ class PhaseDiagram:
         return Quantity.of(self.quantity)
 
     def block(self, *point: float) -> Block:
-        """The block at the values `point` of the parameters, in their order."""
+        """The block at one point of the diagram.
+
+        Parameters
+        ----------
+        *point : float
+            The values of the parameters, in their order.
+        """
         return self.make_block(**dict(zip(self.parameters, map(float, point), strict=True)))
 
     @property
@@ -106,8 +139,17 @@ class PhaseDiagram:
         return f"{self.points:,} points ({runs}), up to {self.depth:,} layers each, about {size} of memory"
 
     def compute(self, **sweep: Any) -> xr.Dataset:
-        """The simulated map with theory on the same grid; `sweep` : path, resume, progress, backend, … of
-        `simulate.sweep`.
+        """The simulated map with theory on the same grid.
+
+        Parameters
+        ----------
+        **sweep : object
+            path, resume, progress, backend, … of `simulate.sweep`.
+
+        Returns
+        -------
+        xarray.Dataset
+            One dimension for each of the `parameters`.
         """
         settings: dict[str, Any] = {"depth": self.depth, "rng": self.seed, "tolerance": self.tolerance}
         settings |= {"identity": {"specification": self._identity}, **sweep}

@@ -78,8 +78,22 @@ def _flat(variable: xr.DataArray, data: xr.Dataset) -> NDArray[np.int64]:
 
 @style()
 def draw(data: xr.Dataset) -> Figure:
-    """The figure of `data` from `PhaseDiagram.compute`, or read from its file: a map, or a section over one parameter,
-    with its legend. An ArgumentError says if they are not of a phase diagram.
+    """The figure of a phase diagram: a map, or a section over one parameter, with its legend.
+
+    Parameters
+    ----------
+    data : xarray.Dataset
+        From `PhaseDiagram.compute`, or read from its file.
+
+    Returns
+    -------
+    Figure
+        Of matplotlib.
+
+    Raises
+    ------
+    ArgumentError
+        Says if the data are not of a phase diagram.
     """
     quantity = str(data.attrs.get("quantity"))
     if quantity in QUANTITIES:

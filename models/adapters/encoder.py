@@ -32,7 +32,18 @@ def encoder(tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any]) -> N
 
 
 def from_module(module: nn.Module) -> Network:
-    """The Network of an nn.TransformerEncoder or nn.TransformerEncoderLayer, its settings read from the `module`."""
+    """The Network of an nn.TransformerEncoder or nn.TransformerEncoderLayer.
+
+    Parameters
+    ----------
+    module : nn.Module
+        One of these; the settings are read from it.
+
+    Returns
+    -------
+    Network
+        Without an embedding: it takes hidden states.
+    """
     layer = module.layers[0] if isinstance(module, nn.TransformerEncoder) else module
     if not isinstance(layer, nn.TransformerEncoderLayer):
         accepted = "nn.TransformerEncoder or nn.TransformerEncoderLayer"

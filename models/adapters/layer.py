@@ -37,12 +37,40 @@ def activation_named(name: object) -> str:
 class Layer:
     """The weights of one layer, whatever its family calls them; maps act as W @ x on a token.
 
-    heads : H. query, key, value : (H·d_h, d), one head after the other; out : (d, H·d_h). Their biases, or None.
-    placement : of the normalisations, 'pre' or 'post'; attention_norm, feedforward_norm : LayerNorm or RMSNorm.
-    weight_in : (m, d); weight_out : (d, m), and biases; activation : its name in `Activation`.
-    weight_gate : (m, d) of a gated feed-forward W_out (act(W_gate y + b_gate) ∘ (W_in y + b_in)), or None.
-    frequencies : (d_h/2,) of a rotary encoding with half-split pairs, radians per token, or None.
-    causal : whether token i sees only j ≤ i.
+    Parameters
+    ----------
+    heads : int
+        H.
+    query, key, value : (H·d_h, d) ndarray
+        One head after the other.
+    out : (d, H·d_h) ndarray
+        The output map.
+    attention_norm, feedforward_norm : LayerNorm or RMSNorm
+        The normalisations of the two branches.
+    placement : {'pre', 'post'}
+        Of the normalisations.
+    weight_in : (m, d) ndarray
+        First map of the feed-forward.
+    weight_out : (d, m) ndarray
+        Last map of the feed-forward.
+    activation : str
+        Its name in `Activation`.
+    query_bias, key_bias, value_bias : (H·d_h,) ndarray, optional
+        Biases of these maps, or None.
+    out_bias : (d,) ndarray, optional
+        Bias of the output map, or None.
+    bias_in : (m,) ndarray, optional
+        Bias of `weight_in`, or None.
+    bias_out : (d,) ndarray, optional
+        Bias of `weight_out`, or None.
+    weight_gate : (m, d) ndarray, optional
+        Of a gated feed-forward W_out (act(W_gate y + b_gate) ∘ (W_in y + b_in)), or None.
+    bias_gate : (m,) ndarray, optional
+        Its b_gate, or None.
+    frequencies : (d_h/2,) ndarray, optional
+        Of a rotary encoding with half-split pairs, radians per token, or None.
+    causal : bool
+        Whether token i sees only j ≤ i.
     """
 
     heads: int
@@ -80,6 +108,11 @@ class Layer:
         """The same map as a Block on a ring of `n` tokens.
 
         A causal layer, or one with rotary frequencies off the grid, is that of a line: `Chain(block, n, …)` runs it.
+
+        Parameters
+        ----------
+        n : int
+            Number of tokens.
         """
         kernel = Kernel(np.zeros(n), causal=self.causal)
         bias = np.zeros(self.d) if self.out_bias is None else self.out_bias

@@ -24,9 +24,20 @@ Part = TypeVar("Part", Layer, "Embedding")
 class Embedding:
     """What turns tokens and positions into hidden states: W·LN(t + p + shift) + c.
 
-    tokens : t, (V, e), or None for a network without a vocabulary. positions : p, (P, e), learned, or None.
-    shift : (e,), the same at every token. norm : LN on e features, or None.
-    weight, bias : W (d, e) and c (d,), or None where e = d.
+    Parameters
+    ----------
+    tokens : (V, e) ndarray, optional
+        t, or None for a network without a vocabulary.
+    positions : (P, e) ndarray, optional
+        p, learned, or None.
+    shift : (e,) ndarray, optional
+        The same at every token.
+    norm : Normalisation, optional
+        LN on e features, or None.
+    weight : (d, e) ndarray, optional
+        W, or None where e = d.
+    bias : (d,) ndarray, optional
+        c, or None where e = d.
     """
 
     tokens: Floats | None = None
@@ -37,7 +48,15 @@ class Embedding:
     bias: Floats | None = None
 
     def __call__(self, ids: ArrayLike, first: int = 0) -> Floats:
-        """(…, N, d) hidden states of the tokens `ids` (…, N), the first at position `first`."""
+        """(…, N, d) hidden states of the tokens `ids`.
+
+        Parameters
+        ----------
+        ids : (…, N) array_like of int
+            The tokens.
+        first : int
+            Position of the first of them, 0 by default.
+        """
         numbers = np.asarray(ids)
         vectors = self._tokens()[numbers]
         if self.positions is not None:
@@ -45,8 +64,14 @@ class Embedding:
         return self._finished(vectors)
 
     def state(self, token: int | None = None, n: int | None = None) -> Floats:
-        """(d,) the hidden state of `token`, or of the mean of all tokens if None, at the mean of the first `n`
-        positions, all of them if None: the base state of a homogeneous text.
+        """(d,) the hidden state of a token at the mean position: the base state of a homogeneous text.
+
+        Parameters
+        ----------
+        token : int, optional
+            The token; the mean of all tokens if None.
+        n : int, optional
+            The position is the mean of the first `n`, of all of them if None.
         """
         if token is not None and not 0 <= token < len(self._tokens()):
             raise ArgumentError("state", f"token:{token}", f"token:ID with 0 ≤ ID < {len(self._tokens())}")
@@ -55,7 +80,13 @@ class Embedding:
         return self._finished(np.sum(parts, axis=0))
 
     def position_table(self, positions: slice | Sequence[int] = slice(None)) -> Floats:
-        """(P, d) the learned `positions`, their mean taken off, in hidden features: W(p − p̄), no normalisation."""
+        """(P, d) the learned positions, their mean taken off, in hidden features: W(p − p̄), no normalisation.
+
+        Parameters
+        ----------
+        positions : slice or sequence of int
+            Which P positions; all by default.
+        """
         if self.positions is None:
             raise ArgumentError("network", "no learned absolute positions", "a network that has them")
         table = self.positions[positions]
@@ -78,9 +109,18 @@ class Embedding:
 class Network:
     """A trained network of one of the families: the map of each layer, as torch modules and as Blocks.
 
-    family : its name. layers : the weights of each application, the first first; a layer applied twice is there twice.
-    embedding : an Embedding, or None if the network takes hidden states. final_norm : after the last layer, or None.
-    notes : what was assumed or changed on reading, a line each.
+    Parameters
+    ----------
+    family : str
+        Its name.
+    layers : tuple of Layer
+        The weights of each application, the first first; a layer applied twice is there twice.
+    embedding : Embedding, optional
+        Or None if the network takes hidden states.
+    final_norm : Normalisation, optional
+        After the last layer, or None.
+    notes : tuple of str
+        What was assumed or changed on reading, a line each.
     """
 
     family: str
@@ -115,9 +155,14 @@ class Network:
         return tuple(made.setdefault(id(layer), layer.module()) for layer in self.layers)
 
     def blocks(self, n: int) -> list[Block]:
-        """The same layers as Blocks on a ring of `n` tokens, one Block for a layer applied often.
+        """The same layers as Blocks on a ring, one Block for a layer applied often.
 
         Exact on the ring where `obstacle` is None; for causal or rotary layers see `chains`.
+
+        Parameters
+        ----------
+        n : int
+            Number of tokens.
         """
         made: dict[int, Block] = {}
         for layer in self.layers:
@@ -126,13 +171,25 @@ class Network:
         return [made[id(layer)] for layer in self.layers]
 
     def chains(self, n: int) -> list[Chain]:
-        """The same layers as Chains of `n` tokens with the ends that `boundary` says, one for a layer applied often."""
+        """The same layers as Chains with the ends that `boundary` says, one for a layer applied often.
+
+        Parameters
+        ----------
+        n : int
+            Number of tokens.
+        """
         blocks = self.blocks(2 * n - 1)  # a ring with every lag of the line
         made = {id(block): Chain(block, n, self.boundary) for block in {id(block): block for block in blocks}.values()}
         return [made[id(block)] for block in blocks]
 
     def forward(self, x: ArrayLike | torch.Tensor) -> torch.Tensor:
-        """(…, N, d) what the layers and the final normalisation make of the hidden states `x` (…, N, d)."""
+        """(…, N, d) what the layers and the final normalisation make of hidden states.
+
+        Parameters
+        ----------
+        x : (…, N, d) array_like or Tensor
+            The hidden states.
+        """
         with torch.no_grad():
             hidden = torch.as_tensor(x, dtype=torch.float64)
             for module in self.modules:
@@ -140,9 +197,16 @@ class Network:
             return hidden if self.final_norm is None else Norm(self.final_norm)(hidden)
 
     def initialised(self, rng: int, std: float = 0.02) -> Network:
-        """The same architecture as it is before training: weights normal of deviation `std`, biases zero, gains one.
+        """The same architecture as it is before training: weights normal, biases zero, gains one.
 
-        rng : the seed. A layer that is applied often stays one layer.
+        A layer that is applied often stays one layer.
+
+        Parameters
+        ----------
+        rng : int
+            The seed.
+        std : float
+            Standard deviation of the weights.
         """
         generator = np.random.default_rng(rng)
         made: dict[int, Layer] = {}
@@ -155,9 +219,16 @@ class Network:
         return replace(self, layers=layers, embedding=embedding, final_norm=final)
 
     def position_logits(self, positions: slice | Sequence[int], layer: int = 0) -> Floats:
-        """(H, P, P) the part p_iᵀW_h p_j of the logits of a `layer` that learned positions make among `positions`.
+        """(H, P, P) the part p_iᵀW_h p_j of the logits that learned positions make among themselves.
 
         p is `Embedding.position_table`: without the normalisation, the biases and the tokens.
+
+        Parameters
+        ----------
+        positions : slice or sequence of int
+            Which P positions.
+        layer : int
+            Which of `layers`, 0 the first.
         """
         if self.embedding is None:
             raise ArgumentError("network", "no embedding", "a network with learned absolute positions")
@@ -167,7 +238,12 @@ class Network:
     def position_shares(self, positions: slice | Sequence[int], layer: int = 0) -> Floats:
         """(H,) translation-invariant share of `position_logits` of each head, off the diagonal: 1 if they are Toeplitz.
 
-        positions, layer : as there.
+        Parameters
+        ----------
+        positions : slice or sequence of int
+            Which P positions.
+        layer : int
+            Which of `layers`, 0 the first.
         """
         return np.array([translation_invariant_share(logits) for logits in self.position_logits(positions, layer)])
 
