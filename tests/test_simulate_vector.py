@@ -5,15 +5,18 @@ import pytest
 
 import simulate
 import simulate.engines.vector
+import simulate.plan
 from dispersion import ArgumentError, Block, FeedForward, Head, Kernel
 from dispersion.block.factors import Rotary
 from dispersion.block.normalisation import DyT, LayerNorm, RMSNorm
 from dispersion.block.scalar_blocks import ScalarBlocks
 from dispersion.line.chain import Chain
 from simulate import iterate, iterate_many, sweep
+from simulate.engines import choice
+from simulate.engines.engine import Engine
 from simulate.engines.long import LongRing
 from simulate.engines.scalar import Batch
-from simulate.engines.states import States
+from simulate.engines.states import OneMap, States
 from simulate.engines.vector import VectorMap
 
 D = 6
@@ -168,6 +171,40 @@ def test_the_number_of_terms_follows_the_state():
     counts = [ring.terms(np.full(600, size)) for size in (1e-4, 1e-2, 0.1, 0.5, 1.0, 2.0)]
     assert counts == [*sorted(counts[:-1]), 0]
     assert counts[0] == 2
+
+
+class Plain(Engine):
+    """A new engine: blocks of seven tokens as `Block.forward` has them."""
+
+    name = "plain"
+
+    def fits(self, model):
+        return model.n == 7
+
+    def system(self, models):
+        return OneMap(models[0].forward)
+
+    def operations(self, model):
+        return 1e3
+
+    def bytes(self, model, points):
+        return 1e3
+
+
+def test_an_engine_is_one_class_and_its_place_among_the_others(monkeypatch):
+    engines = (*choice.ENGINES[:-1], Plain(), choice.ENGINES[-1])
+    for module in (choice, simulate.plan):
+        monkeypatch.setattr(module, "ENGINES", engines)
+    gated = Block([Head(Kernel.uniform(7), -0.5, 1.0, gate=0.5)])
+    path = iterate(gated, 20, start=0.1)
+    assert path.engine == "plain"
+    state = path.states[0]
+    for _ in range(20):
+        state = gated.forward(state)
+    np.testing.assert_array_equal(path.state, state)
+    found = sweep(lambda gate: Block([Head(Kernel.uniform(7), -0.5, 1.0, gate=gate)]), {"gate": [0.2, 0.5]}, 20)
+    assert found.engine.values.tolist() == [2, 2]
+    assert iterate(scalar_block(32), 2).engine == "lanes"
 
 
 def test_engine_is_chosen_by_kind_and_size():

@@ -22,6 +22,8 @@ from numba import njit
 from numba.core.caching import FunctionCache
 from numba.core.serialize import dumps
 
+from dispersion.atomic import replacing
+
 OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": {"contract"}, "error_model": "numpy"}
 """How everything here is compiled."""
 
@@ -88,13 +90,9 @@ class _Files:
 
     def save(self, key: Any, data: Any) -> None:
         """Save `data` for `key`, in place of what its signature had."""
-        content, path = dumps((key, data)), self._path(key)
-        temporary = path.with_name(f"{path.name}.{os.urandom(8).hex()}.part")
-        try:
+        content = dumps((key, data))
+        with replacing(self._path(key)) as temporary:
             temporary.write_bytes(hashlib.sha256(content).digest() + content)
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def _path(self, key: Any) -> Path:
         return self.folder / f"{self.base}.{hashlib.sha256(repr(key[0]).encode()).hexdigest()[:16]}.nbc"

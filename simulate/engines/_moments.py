@@ -3,7 +3,7 @@
 T_i = Σ_j P_{i−j} e^{t x_j} = 1 + Σ_{k=1}^{M} c_k t^k (P * x^k)_i,   S_i = Σ_j P_{i−j} e^{t x_j} x_j = dT_i/dt,
 with t = χ x_i.
 
-c_k is nearly 1/k!: Σ k c_k y^{k−1} is the Chebyshev expansion of e^y, cut off, on |y| ≤ reach (see `terms`).
+c_k is nearly 1/k!: Σ k c_k y^{k−1} is the Chebyshev expansion of e^y, cut off, on |y| ≤ reach (see `exponential`).
 Two moments are convolved at a time, as real and imaginary part of one transform: decimation in
 frequency, the product with λ and its inverse within the last stage, and the same stages back. The
 order of the frequencies never matters, since λ comes out of the same stages. Importing this imports numba.
