@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import Field, dataclass, field, fields
 from functools import cache, partial
+from inspect import cleandoc
 from math import prod
 from typing import Any, ClassVar
 
@@ -105,13 +106,14 @@ class Encoding(Noun):
             documented = cls.logits.__doc__ or Encoding.logits.__doc__
             cls.logits = beyond_float64(cls.logits)  # type: ignore[method-assign]
             cls.logits.__doc__ = documented
-        told = [
-            f"{key} : {item.metadata['parameter'].meaning}"
-            + (f", {unit}" if (unit := item.metadata["parameter"].unit) else "")
-            for key, item in vars(cls).items()
-            if isinstance(item, Field) and "parameter" in item.metadata
-        ]
-        cls.__doc__ = f"{cls.__doc__ or cls.__name__}\n\n" + "\n".join(told)
+        told = [cleandoc(cls.__doc__ or cls.__name__), "", "Parameters", "----------"]
+        for key, item in vars(cls).items():
+            if isinstance(item, Field) and "parameter" in item.metadata:
+                kind, parameter = cls.__annotations__.get(key, ""), item.metadata["parameter"]
+                kind = getattr(kind, "__name__", str(kind)).replace("Floats", "ndarray")
+                meaning = ", ".join(filter(None, (parameter.meaning, parameter.unit)))
+                told += [f"{key} : {kind}", f"    {meaning}"]
+        cls.__doc__ = "\n".join(told if len(told) > 4 else told[:1])
         cls.encoding_name = name
         ENCODINGS[name] = cls
 

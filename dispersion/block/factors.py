@@ -58,25 +58,56 @@ class ContentLogit(Noun):
 
     @beyond_float64
     def logits(self, x: NDArray, position: Position = None) -> NDArray:
-        """(…, n, n) content logits of states `x` (…, n, d) of tokens at `position` (n, D), None for all at one."""
+        """(…, n, n) content logits.
+
+        Parameters
+        ----------
+        x : (…, n, d) ndarray
+            States.
+        position : (n, D) int ndarray, optional
+            Where the tokens are, None for all at one.
+        """
         x = states("x", x, None, self.d)
         products = self.queries(x, position) @ np.swapaxes(self.keys(x, position), -1, -2)
         return products if self.root == 1 else products / self.root
 
     def lag_logits(self, a: Floats, lags: NDArray[np.int64]) -> Floats:
-        """(…) content logit at the homogeneous state `a` (d,) for lags r = i − j (…, D), up to a constant."""
+        """(…) content logit at a homogeneous state, up to a constant.
+
+        Parameters
+        ----------
+        a : (d,) ndarray
+            The homogeneous state.
+        lags : (…, D) int ndarray
+            r = i − j.
+        """
         return np.zeros(states("lags", lags, None).shape[:-1])
 
     def affine(self, lags: NDArray[np.int64]) -> Floats:
-        """(d+1, d+1) W̃ of the logit s̃_iᵀ W̃ s̃_j, s̃ = (x, 1), up to what is the same for every key; one for each of the
-        `lags` r = i − j (N, D), (N, d+1, d+1), where it depends on them.
+        """W̃ of the logit s̃_iᵀ W̃ s̃_j, s̃ = (x, 1), up to what is the same for every key.
+
+        Parameters
+        ----------
+        lags : (N, D) int ndarray
+            r = i − j.
+
+        Returns
+        -------
+        (d+1, d+1) or (N, d+1, d+1) ndarray
+            One for each of the lags where it depends on them.
         """
         matrix = np.pad(self.matrix, (0, 1))
         matrix[-1, :-1] = 0.0 if self.linear is None else self.linear
         return matrix
 
     def periodic_on(self, shape: tuple[int, ...]) -> bool:
-        """Whether the logit is periodic on a ring or torus of this `shape`."""
+        """Whether the logit is periodic on a ring or torus.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            That of the ring or torus.
+        """
         return True
 
 
@@ -112,7 +143,12 @@ class Bilinear(ContentLogit):
 class QueryKey(ContentLogit):
     """The content logit q_iᵀ k_j/√d_h of queries q = Qx + b_q and keys k = Kx + b_k.
 
-    query, key : Q, K (d_h, d). query_bias, key_bias : b_q, b_k (d_h,), or None for zero.
+    Parameters
+    ----------
+    query, key : (d_h, d) array_like
+        Q, K.
+    query_bias, key_bias : (d_h,) array_like or None
+        b_q, b_k, None for zero.
     """
 
     query: Floats
@@ -145,22 +181,50 @@ class QueryKey(ContentLogit):
 
     @beyond_float64
     def queries(self, x: NDArray, position: Position = None) -> NDArray:
-        """(…, d_h) q = Qx + b_q of states `x` (…, d), turned if the encoding is rotary and the `position` given."""
+        """(…, d_h) q = Qx + b_q.
+
+        Parameters
+        ----------
+        x : (…, d) ndarray
+            States.
+        position : (n, D) int ndarray, optional
+            That of the tokens; if the encoding is rotary and it is given, queries are turned, as by `Rotary.rotated`.
+        """
         x = states("x", x, self.d)
         return self._at(x @ self.query.T if self.query_bias is None else x @ self.query.T + self.query_bias, position)
 
     @beyond_float64
     def keys(self, x: NDArray, position: Position = None) -> NDArray:
-        """(…, d_h) k = Kx + b_k of states `x` (…, d), turned if the encoding is rotary and the `position` given."""
+        """(…, d_h) k = Kx + b_k.
+
+        Parameters
+        ----------
+        x : (…, d) ndarray
+            States.
+        position : (n, D) int ndarray, optional
+            That of the tokens; if the encoding is rotary and it is given, keys are turned, as by `Rotary.rotated`.
+        """
         x = states("x", x, self.d)
         return self._at(x @ self.key.T if self.key_bias is None else x @ self.key.T + self.key_bias, position)
 
     def query_slope(self, position: Position = None) -> Floats:
-        """(d_h, d) Q, or (n, d_h, d) R(θ·i)Q if the encoding is rotary and the `position` (n, D) given."""
+        """(d_h, d) Q, the derivative of a query by its state, or (n, d_h, d) R(θ·i)Q.
+
+        Parameters
+        ----------
+        position : (n, D) int ndarray, optional
+            That of the tokens, i; the second form is taken if the encoding is rotary and it is given.
+        """
         return self._slope_at(self.query, position)
 
     def key_slope(self, position: Position = None) -> Floats:
-        """(d_h, d) K, or (n, d_h, d) R(θ·j)K if the encoding is rotary and the `position` (n, D) given."""
+        """(d_h, d) K, the derivative of a key by its state, or (n, d_h, d) R(θ·j)K.
+
+        Parameters
+        ----------
+        position : (n, D) int ndarray, optional
+            That of the tokens, j; the second form is taken if the encoding is rotary and it is given.
+        """
         return self._slope_at(self.key, position)
 
     def _at(self, u: NDArray, position: Position) -> NDArray:
@@ -184,10 +248,16 @@ class QueryKey(ContentLogit):
 class Rotary(QueryKey):
     """Rotary position encoding: the content logit is (R(θ·i) q_i)ᵀ(R(θ·j) k_j)/√d_h, q = Qx + b_q, k = Kx + b_k.
 
-    query, key : Q, K (d_h, d), d_h even. query_bias, key_bias : b_q, b_k (d_h,), or None for zero.
-    frequencies : θ (d_h/2,) radians per token, one for each
-        2-block, or (d_h/2, D) on a torus; a zero leaves its block unrotated.
-    pairing : 'half' (features m and m + d_h/2 form a block) or 'interleaved' (2m and 2m + 1).
+    Parameters
+    ----------
+    query, key : (d_h, d) array_like
+        Q, K, d_h even.
+    frequencies : (d_h/2,) or (d_h/2, D) array_like
+        θ, radians per token, one for each 2-block, or (d_h/2, D) on a torus; a zero leaves its block unrotated.
+    pairing : str
+        'half' (features m and m + d_h/2 form a block) or 'interleaved' (2m and 2m + 1).
+    query_bias, key_bias : (d_h,) array_like or None
+        b_q, b_k, None for zero.
     """
 
     frequencies: Floats
@@ -231,9 +301,19 @@ class Rotary(QueryKey):
 
     @beyond_float64
     def lag_logits(self, a: Floats, lags: NDArray[np.int64]) -> Floats:
-        """Content logit at the homogeneous state `a` (d,) for lags r = i − j (…, D): with p = Qa + b_q, k = Ka + b_k in
-        2-blocks, d_h^{-1/2} Σ_m [⟨p_m,k_m⟩ cos θ_m·r + (p_m × k_m) sin θ_m·r] (App. A.8; the paper's Eq. 67
-        has the opposite sign of the sine).
+        """(…) content logit at a homogeneous state by lag.
+
+        Parameters
+        ----------
+        a : (d,) ndarray
+            The homogeneous state.
+        lags : (…, D) int ndarray
+            r = i − j, tokens.
+
+        Notes
+        -----
+        With p = Qa + b_q, k = Ka + b_k in 2-blocks, d_h^{-1/2} Σ_m [⟨p_m,k_m⟩ cos θ_m·r + (p_m × k_m) sin θ_m·r]
+        (App. A.8; the paper's Eq. 67 has the opposite sign of the sine).
         """
         a, lags = vector("a", a, self.d), states("lags", lags, self.frequencies.shape[1])
         if not np.isfinite(lags).all():
@@ -244,7 +324,13 @@ class Rotary(QueryKey):
 
     @beyond_float64
     def affine(self, lags: NDArray[np.int64]) -> Floats:
-        """(N, d+1, d+1) W̃_r of the logit s̃_iᵀ W̃_r s̃_j, s̃ = (x, 1), for `lags` r = i − j (N, D)."""
+        """(N, d+1, d+1) W̃_r of the logit s̃_iᵀ W̃_r s̃_j, s̃ = (x, 1).
+
+        Parameters
+        ----------
+        lags : (N, D) int ndarray
+            r = i − j.
+        """
         zero = np.zeros(self.d)
         angle = self._angle(states("lags", lags, None, self.frequencies.shape[1]))[..., None, :]
         query = self.rotated(np.vstack([self.query.T, self.queries(zero)]), angle)
@@ -252,7 +338,13 @@ class Rotary(QueryKey):
         return np.einsum("...ah,bh->...ab", query, key) / np.sqrt(len(self.query))
 
     def periodic_on(self, shape: tuple[int, ...]) -> bool:
-        """Whether every frequency lies on the grid of a ring or torus of this `shape`."""
+        """Whether every frequency lies on the grid of a ring or torus.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            That of the ring or torus.
+        """
         axes = self.frequencies.shape[1]
         sizes = [whole_number("shape", size, 1) for size in instance("shape", shape, tuple, list)]
         if len(sizes) != axes:
@@ -270,8 +362,19 @@ class Rotary(QueryKey):
 
     @beyond_float64
     def rotated(self, u: NDArray, angle: Floats) -> NDArray:
-        """R(angle) u of queries or keys u (…, d_h), block by block, by `angle` (…, d_h/2); the two halves of the
-        result hold the first and the second features of all blocks.
+        """R(angle) u of queries or keys u, block by block.
+
+        Parameters
+        ----------
+        u : (…, d_h) ndarray
+            Queries or keys.
+        angle : (…, d_h/2) ndarray
+            Radians, one for each block.
+
+        Returns
+        -------
+        (…, d_h) ndarray
+            Its two halves hold the first and the second features of all blocks.
         """
         u, angle = states("u", u, len(self.query)), states("angle", angle, len(self.frequencies))
         if angle.ndim > 1 and angle.shape[-2] not in (1, u.shape[-2] if u.ndim > 1 else 1):
@@ -284,7 +387,12 @@ class Rotary(QueryKey):
 class OutputValue(Noun):
     """The value map M = O V of a head.
 
-    output : O (d, d_v). value : V (d_v, d), or None for the identity, O being M itself.
+    Parameters
+    ----------
+    output : (d, d_v) array_like
+        O.
+    value : (d_v, d) array_like or None
+        V, or None for the identity, O being M itself.
     """
 
     output: Floats
@@ -309,19 +417,41 @@ class OutputValue(Noun):
 
     @beyond_float64
     def values(self, x: NDArray) -> NDArray:
-        """(…, d_v) V x of states `x` (…, d)."""
+        """(…, d_v) V x.
+
+        Parameters
+        ----------
+        x : (…, d) ndarray
+            States.
+        """
         x = states("x", x, self.d)
         return x if self.value is None else x @ self.value.T
 
     @beyond_float64
     def mix(self, weights: NDArray, x: NDArray) -> NDArray:
-        """(…, n, d) Σ_j A_ij M x_j of attention `weights` A (…, n, n) and states `x` (…, n, d)."""
+        """(…, n, d) Σ_j A_ij M x_j.
+
+        Parameters
+        ----------
+        weights : (…, n, n) ndarray
+            Attention weights A.
+        x : (…, n, d) ndarray
+            States.
+        """
         x = states("x", x, None, self.d)
         return np.asarray(states("weights", weights, None, x.shape[-2]) @ self.values(x) @ self.output.T)
 
     @beyond_float64
     def mix_transposed(self, weights: NDArray, x: NDArray) -> NDArray:
-        """(…, n, d) Σ_i A_ij Mᵀ x_i of `weights` A (…, n, n) and states `x` (…, n, d): the transpose of `mix`."""
+        """(…, n, d) Σ_i A_ij Mᵀ x_i: the transpose of `mix`.
+
+        Parameters
+        ----------
+        weights : (…, n, n) ndarray
+            Attention weights A.
+        x : (…, n, d) ndarray
+            States.
+        """
         x = states("x", x, None, self.d)
         back = np.swapaxes(states("weights", weights, x.shape[-2], None), -1, -2) @ (x @ self.output)
         return np.asarray(back if self.value is None else back @ self.value)
