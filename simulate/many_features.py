@@ -32,7 +32,15 @@ TIE = 1e-6
 
 @beyond_float64
 def grid_fourier(x: ArrayLike, shape: tuple[int, ...] | None = None) -> NDArray[np.complex128]:
-    """(…, N, d) B_k of states `x` (…, N, d), k in C order; `shape` of the torus, by default a ring."""
+    """(…, N, d) B_k, k in C order.
+
+    Parameters
+    ----------
+    x : (…, N, d) array_like
+        States.
+    shape : tuple of int, optional
+        Of the torus, by default a ring.
+    """
     x = states("x", x, None, None)
     *batch, n, d = x.shape
     shape = _grid(shape, n)
@@ -57,10 +65,18 @@ def dominant(coefficients: NDArray[np.complex128], shape: tuple[int, ...]) -> Wa
 def project(
     x: ArrayLike, left: ArrayLike, k: Wavenumber, shape: tuple[int, ...] | None = None
 ) -> NDArray[np.complex128]:
-    """(…) z = wᴴB_k, the complex amplitude of a mode in states `x` (…, N, d); zero where it is but their rounding.
+    """(…) z = wᴴB_k, the complex amplitude of a mode; zero where it is but the rounding of the states.
 
-    left : w (d,), with wᴴv = 1 for the right vector v: X_j = z v e^{iq·j} + c.c. k : its wavenumber, an int on
-    a ring, a tuple on a torus of this `shape`.
+    Parameters
+    ----------
+    x : (…, N, d) array_like
+        States.
+    left : (d,) array_like
+        w, with wᴴv = 1 for the right vector v: X_j = z v e^{iq·j} + c.c.
+    k : int or tuple of int
+        Its wavenumber, an int on a ring, a tuple on a torus.
+    shape : tuple of int, optional
+        Of the torus, by default a ring.
     """
     x, left = states("x", x, None, None), number_array("left", left)
     if left.shape != x.shape[-1:]:
@@ -91,8 +107,15 @@ def wave_of(
 def rotation(before: ArrayLike, after: ArrayLike, plane: ArrayLike) -> NDArray[np.float64]:
     """(…) angle in (−π, π] by which the tokens turned in a plane of features, radians a layer.
 
-    plane : (2, d) vectors u and v of features. With z_j = u·(X_j − mean) + i v·(X_j − mean) it is
-    arg Σ_j conj(z_j before) z_j after, positive from u to v; NaN where nothing lies in the plane. States (…, N, d).
+    With z_j = u·(X_j − mean) + i v·(X_j − mean) it is arg Σ_j conj(z_j before) z_j after, positive from u to v; NaN
+    where nothing lies in the plane.
+
+    Parameters
+    ----------
+    before, after : (…, N, d) array_like
+        States.
+    plane : (2, d) array_like
+        Vectors u and v of features.
     """
     plane, before = real_array("plane", plane), real_states("before", before, None, None)
     after = real_states("after", after, *before.shape[-2:])
@@ -107,9 +130,14 @@ def rotation(before: ArrayLike, after: ArrayLike, plane: ArrayLike) -> NDArray[n
 
 @beyond_float64
 def token_clusters(x: ArrayLike, tolerance: float) -> NDArray[np.int64]:
-    """(N,) cluster label of each token of a state `x` (N, d), numbered by first appearance.
+    """(N,) cluster label of each token of a state, numbered by first appearance.
 
-    Tokens at most `tolerance` apart, directly or through others, form a cluster.
+    Parameters
+    ----------
+    x : (N, d) array_like
+        The state.
+    tolerance : float
+        Tokens at most this far apart, directly or through others, form a cluster.
     """
     from scipy.sparse.csgraph import connected_components
     from scipy.spatial import cKDTree
@@ -130,7 +158,15 @@ def token_clusters(x: ArrayLike, tolerance: float) -> NDArray[np.int64]:
 
 @beyond_float64
 def cluster_separation(x: ArrayLike, labels: ArrayLike) -> float:
-    """The smallest distance between the means of two clusters of a state `x` (N, d), 0 for one; `labels` (N,)."""
+    """The smallest distance between the means of two clusters of a state, 0 for one.
+
+    Parameters
+    ----------
+    x : (N, d) array_like
+        The state.
+    labels : (N,) array_like of int
+        Cluster label of each token.
+    """
     x, labels = frozen_array("x", x, (None, None)), frozen_array("labels", labels, (len(x),))
     means = np.array([x[labels == label].mean(axis=0) for label in np.unique(labels)])
     if len(means) == 1:

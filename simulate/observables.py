@@ -28,13 +28,27 @@ DIMS = ("token", "feature", "k", "axis")
 class Observable:
     """A quantity of the last state of a Trajectory; called with one, `path`, it gives its value.
 
-    name : of the variable in a dataset. value : from a Trajectory, its last state alone recorded, to real numbers, or
-    to None where it is not defined. long_name, units : attributes in files. label : what a plot calls it.
-    dims : of the value, among 'token', 'feature', 'k' (of the half spectrum, or of all wavenumbers of a torus) and
-    'axis' (of a torus); there is no 'feature' for d = 1, and no 'axis' on a ring.
-    kind : float, or numpy.int32 for whole numbers, where −1 stands for no value. together : `value` of many plain
-    scalar rings at once. diverged : whether runs that diverged have it too. by_default : whether a sweep measures it
-    unasked.
+    Parameters
+    ----------
+    name : str
+        Of the variable in a dataset.
+    value : callable
+        From a Trajectory, its last state alone recorded, to real numbers, or to None where it is not defined.
+    long_name, units : str
+        Attributes in files.
+    label : str
+        What a plot calls it.
+    dims : tuple of str
+        Of the value, among 'token', 'feature', 'k' (of the half spectrum, or of all wavenumbers of a torus) and 'axis'
+        (of a torus); there is no 'feature' for d = 1, and no 'axis' on a ring.
+    kind : type
+        float, or numpy.int32 for whole numbers, where −1 stands for no value.
+    together : callable, optional
+        `value` of many plain scalar rings at once.
+    diverged : bool
+        Whether runs that diverged have it too.
+    by_default : bool
+        Whether a sweep measures it unasked.
     """
 
     name: str
@@ -63,7 +77,13 @@ class Observable:
             flag(argument, getattr(self, argument))
 
     def __call__(self, path: Trajectory) -> Any:
-        """Its value on `path`."""
+        """Its value on a run.
+
+        Parameters
+        ----------
+        path : Trajectory
+            The run, of which the last state is measured.
+        """
         from simulate.trajectory import Trajectory
 
         return self.value(instance("path", path, Trajectory))

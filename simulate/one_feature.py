@@ -21,22 +21,38 @@ ROUNDING = 1e-14
 
 @beyond_float64
 def fourier(x: ArrayLike) -> NDArray[np.complex128]:
-    """(…, N) B_k = Σ_j x_j e^{−2πikj/N}/N, k = 0 … N−1, of states `x` (…, N)."""
+    """(…, N) B_k = Σ_j x_j e^{−2πikj/N}/N, k = 0 … N−1.
+
+    Parameters
+    ----------
+    x : (…, N) array_like
+        States.
+    """
     x = states("x", x, None)
     return np.fft.fft(x, axis=-1) / x.shape[-1]
 
 
 @beyond_float64
 def spectrum(x: ArrayLike) -> NDArray[np.float64]:
-    """(…, N//2+1) |B_k|, k = 0 … N//2, of states `x` (…, N)."""
+    """(…, N//2+1) |B_k|, k = 0 … N//2.
+
+    Parameters
+    ----------
+    x : (…, N) array_like
+        States.
+    """
     x = real_states("x", x, None)
     return np.abs(np.fft.rfft(x, axis=-1)) / x.shape[-1]
 
 
 @beyond_float64
 def dominant_wavenumber(x: ArrayLike) -> NDArray[np.int64]:
-    """(…) the k ≥ 1 with the largest |B_k| of states `x` (…, N); 0 where they are homogeneous:
-    where every |B_k|, k ≥ 1, is at most 1e-12 max(1, |B_0|).
+    """(…) the k ≥ 1 with the largest |B_k|; 0 where the state is homogeneous.
+
+    Parameters
+    ----------
+    x : (…, N) array_like
+        States. Homogeneous are those where every |B_k|, k ≥ 1, is at most 1e-12 max(1, |B_0|).
     """
     moduli = spectrum(x)
     return dominant_of_spectrum(moduli) if moduli.shape[-1] > 1 else np.zeros(moduli.shape[:-1], dtype=np.int64)
@@ -51,18 +67,32 @@ def dominant_of_spectrum(moduli: NDArray[np.float64]) -> NDArray[np.int64]:
 
 @beyond_float64
 def amplitude(x: ArrayLike, k: ArrayLike) -> NDArray[np.float64]:
-    """(…) |B_k| of states `x` (…, N) at the wavenumber `k`, one number or one for each state.
+    """(…) |B_k| of states at a wavenumber.
 
     For k = 0 it is |mean|; for k = N/2, where x_j = B(−1)^j, the wave itself has amplitude B.
+
+    Parameters
+    ----------
+    x : (…, N) array_like
+        States.
+    k : (…) array_like of int
+        The wavenumber, one number or one for each state.
     """
     return np.abs(_at(fourier(x), k))
 
 
 @beyond_float64
 def phase_advance(before: ArrayLike, after: ArrayLike, k: ArrayLike) -> NDArray[np.float64]:
-    """(…) arg(B_k after / B_k before) in (−π, π], radians, of states (…, N); `k` as in `amplitude`.
+    """(…) arg(B_k after / B_k before) in (−π, π], radians.
 
     Positive when the crests move towards smaller j. NaN where B_k is zero, but for rounding, before or after.
+
+    Parameters
+    ----------
+    before, after : (…, N) array_like
+        States.
+    k : (…) array_like of int
+        The wavenumber, one number or one for each state.
     """
     before, after = broadcast(number_array, before=before, after=after)
     first, second = (_at(fourier(x), k) for x in (before, after))
@@ -72,7 +102,13 @@ def phase_advance(before: ArrayLike, after: ArrayLike, k: ArrayLike) -> NDArray[
 
 @beyond_float64
 def turn(before: ArrayLike, after: ArrayLike) -> NDArray[np.float64]:
-    """(…) arg(after/before) in (−π, π], radians, of complex amplitudes; NaN where either is zero."""
+    """(…) arg(after/before) in (−π, π], radians; NaN where either is zero.
+
+    Parameters
+    ----------
+    before, after : (…) array_like
+        Complex amplitudes.
+    """
     earlier, later = broadcast(number_array, before=before, after=after)
     ratio = _mantissa(later) * np.conj(_mantissa(earlier))
     return np.where(ratio == 0, np.nan, np.angle(ratio))
@@ -88,7 +124,12 @@ def _mantissa(z: NDArray) -> NDArray:
 def cluster_values(x: ArrayLike) -> NDArray[np.float64]:
     """(…, 2) mean of the tokens below the mid-range (min + max)/2, and of those at or above it.
 
-    Both are the mean of a homogeneous state. States `x` (…, N).
+    Both are the mean of a homogeneous state.
+
+    Parameters
+    ----------
+    x : (…, N) array_like
+        States.
     """
     x = real_states("x", x, None)
     high = x >= (x.min(axis=-1, keepdims=True) + x.max(axis=-1, keepdims=True)) / 2
@@ -101,8 +142,14 @@ def cluster_values(x: ArrayLike) -> NDArray[np.float64]:
 
 @beyond_float64
 def clusters(x: ArrayLike, tolerance: float) -> NDArray[np.int64]:
-    """(…, N) cluster label of each token, 0 for the lowest values: sorted values of `x` (…, N)
-    belong to different clusters where they differ by more than `tolerance`.
+    """(…, N) cluster label of each token, 0 for the lowest values.
+
+    Parameters
+    ----------
+    x : (…, N) array_like
+        States.
+    tolerance : float
+        Sorted values belong to different clusters where they differ by more than this.
     """
     x = real_states("x", x, None)
     tolerance = real_number("tolerance", tolerance)
@@ -116,7 +163,13 @@ def clusters(x: ArrayLike, tolerance: float) -> NDArray[np.int64]:
 
 @beyond_float64
 def heterogeneity(x: ArrayLike) -> NDArray[np.float64]:
-    """(…) ‖x − mean‖/‖x‖ of states `x` (…, N): 0 when homogeneous (also at zero), 1 with zero mean."""
+    """(…) ‖x − mean‖/‖x‖: 0 when homogeneous (also at zero), 1 with zero mean.
+
+    Parameters
+    ----------
+    x : (…, N) array_like
+        States.
+    """
     x = real_states("x", x, None)
     x = x / power_of_two(np.abs(x).max(axis=-1, keepdims=True))
     size = np.linalg.norm(x, axis=-1)

@@ -65,32 +65,59 @@ def sweep(
 ) -> Dataset:
     """Iterate `make_block(**point)` at every point of a grid of parameters, on all cores.
 
-    make_block : returns a Block or Chain; all must have the same tokens and features, and those of one feature
-        one activation. An exception it raises marks that point as failed, with the reason.
-    parameters : name → values, one axis of numbers or strings; one dimension each, in this order.
-    depth : layers. tolerance : of the early stop (see simulate.settle); None or 0 turns it off.
-    start : a number, the standard deviation of a normal draw at each point; states (N, d) for all
-        points or (*sweep shape, N, d), without the last axis for d = 1; or a function of (block, generator) that
-        returns (N, d).
-    rng : the seed, a whole number. Point number p (C order) draws from
-        numpy.random.default_rng(SeedSequence(rng, spawn_key=(p,))), whatever the other points.
-    path : a netCDF file for the result; finished groups of points gather in the folder `path`.parts until then.
-    progress : a bar on stderr; None shows it on a terminal only; 'lines' for a plain line every half minute.
-    measure : names of OBSERVABLES, an Observable, a function from the Trajectory of a point, its last state alone
-        recorded, to {name: number or array}, or a list of these. By default all names but the slow ones. An exception,
-        or what is no real number, marks the point as failed.
-    resume : go on with an unfinished sweep at `path`, or return a finished one, if it was the same call: the blocks and
-        what a function `start` returns are made again and compared, functions that measure by their code and at a few
-        points.
-    lazy : open the file instead of reading it, for results larger than the memory; `path` is needed.
-    n_jobs, backend : as of joblib.Parallel. By default, and outside of joblib.parallel_config, this process.
-    group : points iterated, and sent to a worker, together. It changes no result.
-    identity : text that the sweep was made from, or {what it is called: text}; with another text it is another sweep.
+    Ctrl-C ends the sweep early: points not reached have the status 'not run' and the attribute `interrupted` is 1.
+    After kill -9 no finished group is lost.
 
-    Returns a dataset with `measure`d variables, status, layers, engine and reason. Ctrl-C ends the sweep early:
-    points not reached have the status 'not run' and the attribute `interrupted` is 1. After kill -9 no finished
-    group is lost. An ArgumentError names what cannot be used; a sweep that would need more than 80 % of the
-    available memory, of which no point could be built, or whose `path` another process is writing, is refused.
+    Parameters
+    ----------
+    make_block : callable
+        Returns a Block or Chain; all must have the same tokens and features, and those of one feature one activation.
+        An exception it raises marks that point as failed, with the reason.
+    parameters : mapping
+        Name → values, one axis of numbers or strings; one dimension each, in this order.
+    depth : int
+        Layers.
+    start : float, array_like or callable
+        A number, the standard deviation of a normal draw at each point; states (N, d) for all points or
+        (*sweep shape, N, d), without the last axis for d = 1; or a function of (block, generator) that returns (N, d).
+    rng : int
+        The seed, a whole number. Point number p (C order) draws from
+        numpy.random.default_rng(SeedSequence(rng, spawn_key=(p,))), whatever the other points.
+    tolerance : float, optional
+        Of the early stop (see simulate.settle); None or 0 turns it off.
+    path : path-like, optional
+        A netCDF file for the result; finished groups of points gather in the folder `path`.parts until then.
+    progress : bool or 'lines', optional
+        A bar on stderr; None shows it on a terminal only; 'lines' for a plain line every half minute.
+    measure : str, Observable, callable or a list of these, optional
+        Names of OBSERVABLES, an Observable, a function from the Trajectory of a point, its last state alone recorded,
+        to {name: number or array}, or a list of these. By default all names but the slow ones. An exception, or what is
+        no real number, marks the point as failed.
+    resume : bool
+        Go on with an unfinished sweep at `path`, or return a finished one, if it was the same call: the blocks and what
+        a function `start` returns are made again and compared, functions that measure by their code and at a few
+        points.
+    lazy : bool
+        Open the file instead of reading it, for results larger than the memory; `path` is needed.
+    n_jobs : int, optional
+        As of joblib.Parallel. By default, and outside of joblib.parallel_config, this process.
+    backend : str, optional
+        As of joblib.Parallel, like `n_jobs`.
+    group : int, optional
+        Points iterated, and sent to a worker, together. It changes no result.
+    identity : str or mapping
+        Text that the sweep was made from, or {what it is called: text}; with another text it is another sweep.
+
+    Returns
+    -------
+    xarray.Dataset
+        With `measure`d variables, status, layers, engine and reason.
+
+    Raises
+    ------
+    ArgumentError
+        Names what cannot be used; a sweep that would need more than 80 % of the available memory, of which no point
+        could be built, or whose `path` another process is writing, is refused.
     """
     axes = _checked_axes(make_block, parameters)
     points = math.prod(map(len, axes.values()))

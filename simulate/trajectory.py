@@ -34,16 +34,25 @@ APART = 0.05
 class Trajectory(Noun):
     """States of a weight-tied block by depth.
 
-    block : what was iterated, a Block or a Chain.
-    layers : (T,) numbers of the recorded layers, from 0 (the start) to the last one applied.
-    states : (T, N, d) the states there. previous : (N, d) the state one layer before the last.
-    status : 'settled' (steady, alternating or turning steadily, to the tolerance), 'unsettled'
-        (not shown to be) or 'diverged' (the last state is then the last admissible one).
-    engine : the name of what computed it, of simulate.engines.choice.ENGINES.
+    The properties measure the last state. With d > 1 the size of a Fourier coefficient B_k (d,) is its norm over the
+    features, and the phase advance is arg Σ_features conj(B before) B after. A wavenumber is an int on a ring or chain
+    and a tuple on a torus.
 
-    The properties measure the last state. With d > 1 the size of a Fourier coefficient B_k (d,) is
-    its norm over the features, and the phase advance is arg Σ_features conj(B before) B after.
-    A wavenumber is an int on a ring or chain and a tuple on a torus.
+    Attributes
+    ----------
+    block : Block or Chain
+        What was iterated.
+    layers : (T,) int ndarray
+        Numbers of the recorded layers, from 0 (the start) to the last one applied.
+    states : (T, N, d) ndarray
+        The states there.
+    previous : (N, d) ndarray
+        The state one layer before the last.
+    status : str
+        'settled' (steady, alternating or turning steadily, to the tolerance), 'unsettled' (not shown to be) or
+        'diverged' (the last state is then the last admissible one).
+    engine : str
+        The name of what computed it, of simulate.engines.choice.ENGINES.
     """
 
     block: Model
@@ -134,38 +143,85 @@ class Trajectory(Noun):
             return None
 
     def projection(self, left: ArrayLike, k: Wavenumber) -> complex:
-        """z = wᴴB_k of the last state: |z| is the amplitude of the mode with left vector `left`, w (d,), at `k`."""
+        """z = wᴴB_k of the last state: |z| is the amplitude of the mode with left vector w.
+
+        Parameters
+        ----------
+        left : (d,) array_like
+            w.
+        k : int or tuple of int
+            The wavenumber.
+        """
         return complex(many_features.project(self.state, left, k, self.shape))
 
     def mode_advance(self, left: ArrayLike, k: Wavenumber) -> float:
-        """arg(z after / z before) over the last layer, radians, of the `projection` on `left` (d,) at `k`; NaN where
-        either is but rounding.
+        """arg(z after / z before) of the `projection` over the last layer, radians; NaN where either is but rounding.
+
+        Parameters
+        ----------
+        left : (d,) array_like
+            The left vector w of the mode.
+        k : int or tuple of int
+            The wavenumber.
         """
         before, after = (many_features.project(x, left, k, self.shape) for x in (self.previous, self.state))
         return float(one_feature.turn(before, after))
 
     def rotation(self, plane: ArrayLike) -> float:
-        """Angle by which the tokens turned in the `plane` (2, d) of features over the last layer, radians."""
+        """Angle by which the tokens turned in a plane of features over the last layer, radians.
+
+        Parameters
+        ----------
+        plane : (2, d) array_like
+            Two vectors of features.
+        """
         return float(many_features.rotation(self.previous, self.state, plane))
 
     def clusters(self, tolerance: float | None = None) -> NDArray[np.int64]:
-        """(N,) cluster label of each token: tokens at most `tolerance` apart, directly or through others, are together.
+        """(N,) cluster label of each token.
 
-        By default 5 % of the largest range of a feature over the tokens, or 1e-12 if that is more.
+        Parameters
+        ----------
+        tolerance : float, optional
+            Tokens at most this far apart, directly or through others, are together. By default 5 % of the largest
+            range of a feature over the tokens, or 1e-12 if that is more.
         """
         default = max(APART * float(np.ptp(self.state, axis=0).max()), one_feature.HOMOGENEOUS)
         return many_features.token_clusters(self.state, default if tolerance is None else tolerance)
 
     def cluster_count(self, tolerance: float | None = None) -> int:
-        """Number of `clusters`, with the same `tolerance`."""
+        """Number of `clusters`.
+
+        Parameters
+        ----------
+        tolerance : float, optional
+            As in `clusters`.
+        """
         return int(self.clusters(tolerance).max()) + 1
 
     def cluster_separation(self, tolerance: float | None = None) -> float:
-        """The smallest distance between two cluster means, 0 for one cluster; `tolerance` as in `clusters`."""
+        """The smallest distance between two cluster means, 0 for one cluster.
+
+        Parameters
+        ----------
+        tolerance : float, optional
+            As in `clusters`.
+        """
         return many_features.cluster_separation(self.state, self.clusters(tolerance))
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the first feature over tokens and layers; `ax`: axes, by default those of a new figure; returns them."""
+        """Draw the first feature over tokens and layers.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            By default those of a new figure.
+
+        Returns
+        -------
+        Axes
+            Those drawn on.
+        """
         from simulate.plot import plot_trajectory
 
         return plot_trajectory(self, ax)
@@ -184,17 +240,32 @@ def iterate(
     tolerance: float | None = 1e-12,
     every: int | None = None,
 ) -> Trajectory:
-    """Apply `block` to a start state `depth` times, or until it settles or diverges.
+    """Apply a block to a start state a number of times, or until it settles or diverges.
 
-    block : a Block, on a ring or torus, or a Chain with open or causal ends.
-    start : a number, the standard deviation of a normal draw from `rng`, or a state (N, d);
-        (N,) for d = 1.
-    rng : whatever numpy.random.default_rng accepts.
-    tolerance : of the early stop (see simulate.settle); None or 0: exactly `depth` layers.
-    every : layers between two recorded states; by default about 1000 states are kept.
+    Parameters
+    ----------
+    block : Block or Chain
+        A Block, on a ring or torus, or a Chain with open or causal ends.
+    depth : int
+        Layers at most.
+    start : float or (N, d) array_like
+        A number, the standard deviation of a normal draw from `rng`, or a state; (N,) for d = 1.
+    rng : int, Generator or None
+        Whatever numpy.random.default_rng accepts.
+    tolerance : float, optional
+        Of the early stop (see simulate.settle); None or 0: exactly `depth` layers.
+    every : int, optional
+        Layers between two recorded states; by default about 1000 states are kept.
 
-    The engine is chosen by kind and size (see simulate.engines) and named in the result. Diverged means |x| > 1e6.
-    An ArgumentError names what cannot be used.
+    Returns
+    -------
+    Trajectory
+        Its `engine` names the one chosen by kind and size (see simulate.engines). Diverged means |x| > 1e6.
+
+    Raises
+    ------
+    ArgumentError
+        Names what cannot be used.
     """
     model = checked_model("block", block)
     depth = whole_number("depth", depth, 1)
@@ -211,9 +282,25 @@ def iterate_many(
     tolerance: float | None = 1e-12,
     every: int | None = None,
 ) -> list[Trajectory]:
-    """`iterate` from many start states at once: the Trajectory of each of `starts` (P, N, d); (P, N) for d = 1.
+    """`iterate` from many start states at once; all are iterated until the last one has ended.
 
-    block, depth, tolerance, every : as in `iterate`. All are iterated until the last one has ended.
+    Parameters
+    ----------
+    block : Block or Chain
+        A Block, on a ring or torus, or a Chain with open or causal ends.
+    starts : (P, N, d) array_like
+        The start states; (P, N) for d = 1.
+    depth : int
+        As in `iterate`.
+    tolerance : float, optional
+        As in `iterate`.
+    every : int, optional
+        As in `iterate`.
+
+    Returns
+    -------
+    list of Trajectory
+        One of each start.
     """
     model = checked_model("block", block)
     depth = whole_number("depth", depth, 1)

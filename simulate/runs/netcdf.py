@@ -26,10 +26,26 @@ ROWS = 2**15
 
 @harmless_underflow
 def save(dataset: Dataset, path: str | os.PathLike[str]) -> Path:
-    """Write `dataset` to the netCDF file `path` and return the path.
+    """Write a dataset to a netCDF file and return the path.
 
-    The file appears complete, through a temporary file in the same directory; the same dataset
-    gives the same bytes. A path that cannot be written is an ArgumentError.
+    The file appears complete, through a temporary file in the same directory; the same dataset gives the same bytes.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        What is written.
+    path : path-like
+        The file.
+
+    Returns
+    -------
+    Path
+        The file written.
+
+    Raises
+    ------
+    ArgumentError
+        A path that cannot be written.
     """
     import xarray
 
@@ -71,10 +87,26 @@ def _fill(file: Any, result: Result) -> None:
 
 @harmless_underflow
 def load(path: str | os.PathLike[str], lazy: bool = False) -> Dataset:
-    """The dataset saved at `path`, read into memory, or only opened if `lazy`: then read when used, and to be closed.
+    """The dataset saved in a file.
 
-    Numbers among the attributes are those of Python, as in a dataset that was never in a file. A path that cannot be
-    read is an ArgumentError.
+    Numbers among the attributes are those of Python, as in a dataset that was never in a file.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    lazy : bool
+        False: read into memory. True: only opened, then read when used, and to be closed.
+
+    Returns
+    -------
+    xarray.Dataset
+        As it was saved.
+
+    Raises
+    ------
+    ArgumentError
+        A path that cannot be read.
     """
     import xarray
 
