@@ -107,13 +107,12 @@ class Branch(Noun):
 
     def __str__(self) -> str:
         """What it is, in a few lines; stability only where there are not too many multipliers."""
-        R, size = self.amplitude, self.states[0].field.size
-        known = size <= LARGEST
+        R, cost = self.amplitude, len(self) * self.states[0].field.size ** 3
         return paragraph(
             f"branch of {len(self)} exact {self.states[-1].kind} states, k = {self.k}",
             f"{self.name} from {number(self.values[0])} to {number(self.values[-1])}, "
             f"amplitude from {number(R[0])} to {number(R[-1])}",
-            f"{self.stable.sum()} of them stable" if known else f"{size} multipliers of each are not computed",
+            f"{self.stable.sum()} of them stable" if cost <= LARGEST**3 else "ask stable for the stability of each",
             *(f"{event}" for event in self.bifurcations),
             f"ended: {self.ended}",
         )
