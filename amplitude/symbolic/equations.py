@@ -78,7 +78,13 @@ def cumulants() -> Derivation:
 
 
 def standing(heads: int = 1) -> Derivation:
-    """β_st = −c of a symmetric kernel (Eqs. 96–97); `heads`: their number."""
+    """β_st = −c of a symmetric kernel (Eqs. 96–97).
+
+    Parameters
+    ----------
+    heads : int
+        Number of heads.
+    """
     names = Symbols(heads, {(1,): "c", (2,): "2", (3,): "3"}, symmetric=True)
     return _derivation(
         "standing",
@@ -90,9 +96,14 @@ def standing(heads: int = 1) -> Derivation:
 
 
 def travelling(heads: int = 1) -> Derivation:
-    """β_tr = −e^{−iω}c of a directional kernel, `heads`: their number.
+    """β_tr = −e^{−iω}c of a directional kernel.
 
     Its sign is that for which |B| grows by |Λ| − Re β |B|², which is derived too (the paper's Eq. 119 has the other).
+
+    Parameters
+    ----------
+    heads : int
+        Number of heads.
     """
     names = Symbols(heads, {(1,): "c", (2,): "2", (3,): "3"})
     turn, c, cbar, beta, betabar, square = symbols("zeta c cbar beta betabar S")
@@ -117,7 +128,13 @@ def travelling(heads: int = 1) -> Derivation:
 
 
 def base_state(heads: int = 1) -> Derivation:
-    """c of a wave on a base state a ≠ 0, ξ = χa, α's at y* (App. F); `heads`: their number."""
+    """c of a wave on a base state a ≠ 0, ξ = χa, α's at y* (App. F).
+
+    Parameters
+    ----------
+    heads : int
+        Number of heads.
+    """
     names = Symbols(heads, {(1,): "c", (2,): "2", (3,): "3"})
     L, Lbar, L2, L0 = (names.L(name) for name in ("c", "~c", "2", "0"))
 
@@ -143,7 +160,12 @@ def base_state(heads: int = 1) -> Derivation:
 def clusters(heads: int = 1) -> Derivation:
     """β_cl of two balanced clusters m ± u without positions, and at onset −ηχ − α_3 + 2(1+η)α_2²/η, m = −(α_2/η)u².
 
-    heads : their number. The mode is the sign ±1 of each token, whose average is zero (Eq. 16).
+    The mode is the sign ±1 of each token, whose average is zero (Eq. 16).
+
+    Parameters
+    ----------
+    heads : int
+        Number of heads.
     """
     names = Symbols(heads, {(1,): None})
     eta, tilt = names.total(lambda s: s("eta")), names.total(lambda s: s("eta") * s("chi"))
@@ -167,7 +189,13 @@ def clusters(heads: int = 1) -> Derivation:
 
 
 def competition(heads: int = 1) -> Derivation:
-    """β_ij of two modes at any gains, with the mixed harmonics q_i ± q_j (Eq. 139); `heads`: their number."""
+    """β_ij of two modes at any gains, with the mixed harmonics q_i ± q_j (Eq. 139).
+
+    Parameters
+    ----------
+    heads : int
+        Number of heads.
+    """
     names = Symbols(heads, {(1, 0): "i", (0, 1): "j", (1, 1): "i+j", (1, -1): "i-j"})
     i, j, jbar = (names.J(name) for name in ("i", "j", "~j"))
     tilt = names.total(
@@ -190,7 +218,13 @@ def competition(heads: int = 1) -> Derivation:
 
 
 def period_two(heads: int = 1) -> Derivation:
-    """γ at q = π: α_1ηχ(1−λ_π²) + α_3L_π³ + 2α_2²L_π³L_0/D_0; `heads`: their number."""
+    """γ at q = π: α_1ηχ(1−λ_π²) + α_3L_π³ + 2α_2²L_π³L_0/D_0.
+
+    Parameters
+    ----------
+    heads : int
+        Number of heads.
+    """
     names = Symbols(heads, {(1,): "pi"}, symmetric=True)
     L = names.L("pi")
     tilt = names.total(lambda s: s("eta") * s("chi") * (1 - s("pi") ** 2))
@@ -204,7 +238,13 @@ def period_two(heads: int = 1) -> Derivation:
 
 
 def period_three(heads: int = 1) -> Derivation:
-    """a_2 and c_1 at q = 2π/3, symmetric kernels, where z̄² drives z; `heads`: their number."""
+    """a_2 and c_1 at q = 2π/3, symmetric kernels, where z̄² drives z.
+
+    Parameters
+    ----------
+    heads : int
+        Number of heads.
+    """
     names = Symbols(heads, {(1,): "c"}, symmetric=True)
     L = names.L("c")
     tilt = names.total(lambda s: s("eta") * s("chi") * (2 + s("c") - 3 * s("c") ** 2))
@@ -221,7 +261,13 @@ def period_three(heads: int = 1) -> Derivation:
 
 
 def period_four(heads: int = 1) -> Derivation:
-    """c_1 and c_3 at q = π/2, symmetric kernels, where z̄³ drives z; `heads`: their number."""
+    """c_1 and c_3 at q = π/2, symmetric kernels, where z̄³ drives z.
+
+    Parameters
+    ----------
+    heads : int
+        Number of heads.
+    """
     names = Symbols(heads, {(1,): "c", (2,): "pi"}, symmetric=True)
     L, square = names.L("c"), names.J("c") ** 2
     tilt = names.total(lambda s: s("eta") * s("chi") * (2 * (1 - s("c") ** 2) + s("pi") - s("c") ** 2))
@@ -240,7 +286,13 @@ def period_four(heads: int = 1) -> Derivation:
 
 
 def homogeneous(heads: int = 1) -> Derivation:
-    """b_2 = α_2L_0² and b_3 = α_3L_0³ at q = 0: attention drops out; `heads`: their number."""
+    """b_2 = α_2L_0² and b_3 = α_3L_0³ at q = 0: attention drops out.
+
+    Parameters
+    ----------
+    heads : int
+        Number of heads.
+    """
     names = Symbols(heads, {})
     L = names.L("0")
     return _derivation(
