@@ -41,7 +41,15 @@ def _attributes(name: str) -> dict[str, str]:
 
 
 def leading_wavenumber(block: Block, state: NDArray[np.float64] | None = None) -> int:
-    """argmax |J(q)| on the grid of a ring, at 1⊗`state`, 0 by default."""
+    """argmax |J(q)| on the grid of a ring.
+
+    Parameters
+    ----------
+    block : Block
+        On a ring.
+    state : (d,) ndarray, optional
+        a of the base state 1⊗a, 0 by default.
+    """
     k = dispersion_relation(block, state).leading_wavenumber
     if not isinstance(k, int):
         raise ExclusionError("block", f"tokens {block.shape}", "a ring")
@@ -61,10 +69,27 @@ def with_theory(
     predict: Callable[[Block, NDArray[np.float64]], Mapping[str, ArrayLike]],
     **tail: int,
 ) -> xr.Dataset:
-    """A sweep `run` with `names`, which `predict` gives of block and resting state at every point of the `grid`.
+    """A sweep with what theory says at every point of its grid. The critical_… become those at the resting state.
 
-    tail : the name and length of a dimension that they have beyond those of the grid, if any.
-    NaN, and the reason in `excluded`, where theory refuses. The critical_… become those at the resting state.
+    Parameters
+    ----------
+    run : xarray.Dataset
+        The sweep.
+    make : callable
+        A Block from the parameters in the order of `grid`.
+    grid : mapping
+        Name → values of the parameters.
+    names : sequence of str
+        The variables that theory adds.
+    predict : callable
+        Gives them, {name: value}, of block and resting state (d,) at a point.
+    **tail : int
+        The name and length of a dimension that they have beyond those of the grid, if any.
+
+    Returns
+    -------
+    xarray.Dataset
+        NaN, and the reason in `excluded`, where theory refuses.
     """
     shape = shape_of(grid)
     excluded = np.full(shape, "", dtype=object)
@@ -91,10 +116,22 @@ def with_theory(
 
 
 def wave_map(make: Make, grid: Grid, **settings: Any) -> xr.Dataset:
-    """Amplitude and phase advance of the leading mode: simulated (critical_amplitude, critical_phase_advance, and of
-    scalar rings critical_angle = arg B) and from the cubic closed form (amplitude_theory, phase_advance_theory).
+    """Amplitude and phase advance of the leading mode, simulated and from the cubic closed form.
 
-    make : a Block from the parameters in the order of `grid`; settings : of `simulate.sweep`.
+    Parameters
+    ----------
+    make : callable
+        A Block from the parameters in the order of `grid`.
+    grid : mapping
+        Name → values of the parameters.
+    **settings : object
+        Of `simulate.sweep`.
+
+    Returns
+    -------
+    xarray.Dataset
+        Simulated: critical_amplitude, critical_phase_advance, and of scalar rings critical_angle = arg B; closed form:
+        amplitude_theory, phase_advance_theory.
     """
 
     def predict(block: Block, state: NDArray[np.float64]) -> dict[str, ArrayLike]:
@@ -114,9 +151,23 @@ def wave_map(make: Make, grid: Grid, **settings: Any) -> xr.Dataset:
 
 
 def observable_map(observable: Observable, make: Make, grid: Grid, **settings: Any) -> xr.Dataset:
-    """The simulated `observable`, and the attribute label of its variable: what a plot calls it. There is no theory.
+    """The simulated values of an Observable. There is no theory.
 
-    make : a Block from the parameters in the order of `grid`; settings : of `simulate.sweep`.
+    Parameters
+    ----------
+    observable : Observable
+        Of one number.
+    make : callable
+        A Block from the parameters in the order of `grid`.
+    grid : mapping
+        Name → values of the parameters.
+    **settings : object
+        Of `simulate.sweep`.
+
+    Returns
+    -------
+    xarray.Dataset
+        Its variable has the attribute label: what a plot calls it.
     """
     names = [name for name, known in OBSERVABLES.items() if known.by_default]
     run = sweep(_named(make, grid), grid, measure=[*names, observable], **settings)
@@ -125,9 +176,21 @@ def observable_map(observable: Observable, make: Make, grid: Grid, **settings: A
 
 
 def wavenumber_map(make: Make, grid: Grid, **settings: Any) -> xr.Dataset:
-    """Simulated dominant wavenumber on a ring, and |Λ| of every wavenumber in `growth` (…, k).
+    """Simulated dominant wavenumber on a ring, and |Λ| of every wavenumber.
 
-    make : a Block from the parameters in the order of `grid`; settings : of `simulate.sweep`.
+    Parameters
+    ----------
+    make : callable
+        A Block from the parameters in the order of `grid`.
+    grid : mapping
+        Name → values of the parameters.
+    **settings : object
+        Of `simulate.sweep`.
+
+    Returns
+    -------
+    xarray.Dataset
+        With |Λ| in `growth` (…, k).
     """
     data = sweep(_named(make, grid), grid, **settings)
     size = data.sizes["k"]
@@ -139,10 +202,21 @@ def wavenumber_map(make: Make, grid: Grid, **settings: Any) -> xr.Dataset:
 
 
 def cluster_map(make: Make, grid: Grid, **settings: Any) -> xr.Dataset:
-    """Half the separation of two clusters: simulated (`separation`) and from the cubic closed form.
+    """Half the separation of two clusters, simulated and from the cubic closed form.
 
-    make : a Block from the parameters in the order of `grid`; settings : of `simulate.sweep`. Of several features the
-    separation is the Euclidean distance.
+    Parameters
+    ----------
+    make : callable
+        A Block from the parameters in the order of `grid`.
+    grid : mapping
+        Name → values of the parameters.
+    **settings : object
+        Of `simulate.sweep`.
+
+    Returns
+    -------
+    xarray.Dataset
+        Simulated: `separation`, of several features the Euclidean distance; closed form: `separation_theory`.
     """
 
     def predict(block: Block, state: NDArray[np.float64]) -> dict[str, ArrayLike]:
@@ -158,11 +232,26 @@ def cluster_map(make: Make, grid: Grid, **settings: Any) -> xr.Dataset:
 
 
 def competition_map(make: Make, grid: Grid, modes: tuple[int, int], seed: int = 0, **settings: Any) -> xr.Dataset:
-    """Regime of two modes of a scalar ring: `observed` from runs that start in each, `predicted` by cubic theory.
+    """Regime of two modes of a scalar ring, from runs that start in each and by cubic theory.
 
-    make : a Block from the parameters in the order of `grid`; modes : the two wavenumbers; seed : of the noise of the
-    starts 0.05 cos(q_k j) + noise of size 1e-3; settings : of `simulate.sweep`.
-    The dataset also has mu and transverse multipliers (…, mode), and the spectra (…, seed, k).
+    Parameters
+    ----------
+    make : callable
+        A Block from the parameters in the order of `grid`.
+    grid : mapping
+        Name → values of the parameters.
+    modes : pair of int
+        The two wavenumbers.
+    seed : int
+        Of the noise of the starts 0.05 cos(q_k j) + noise of size 1e-3.
+    **settings : object
+        Of `simulate.sweep`.
+
+    Returns
+    -------
+    xarray.Dataset
+        `observed` in the runs and `predicted` by theory, as indices in REGIMES; also mu and transverse multipliers
+        (…, mode), and the spectra (…, seed, k).
     """
     first = sample(make, grid)
     waves = 0.05 * np.cos(2 * np.pi * np.outer(modes, np.arange(first.n)) / first.n)
@@ -189,9 +278,17 @@ def competition_map(make: Make, grid: Grid, modes: tuple[int, int], seed: int = 
 
 
 def observed_regime(R: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Index in REGIMES from `R` (…, seed, mode), the two amplitudes reached from a seed in each of the two modes.
+    """Regime of two modes, from what is left by runs that start in each.
 
-    NaN where one of the runs has none.
+    Parameters
+    ----------
+    R : (…, seed, mode) ndarray
+        The two amplitudes reached from a seed in each of the two modes.
+
+    Returns
+    -------
+    (…) ndarray
+        Index in REGIMES; NaN where one of the runs has none.
     """
     largest = R.max(axis=-1, keepdims=True)
     present = (COUNTED * largest <= R) & (largest > FAINT)

@@ -18,9 +18,20 @@ from simulate import OBSERVABLES, Observable
 class Quantity:
     """A quantity of a phase diagram.
 
-    name : in specifications and data; simulated, theory : the variables drawn, '' for no theory; label : of the colour
-    bar or the axis. compute : its map, of `figures.phase_diagram.maps`; added : what that holds besides the variables
-    of a sweep; ring : whether it is of a ring only, a torus having no one number for it.
+    Parameters
+    ----------
+    name : str
+        In specifications and data.
+    simulated, theory : str
+        The variables drawn, '' for no theory.
+    label : str
+        Of the colour bar or the axis.
+    compute : callable
+        Its map, of `figures.phase_diagram.maps`.
+    added : tuple of str
+        What that holds besides the variables of a sweep.
+    ring : bool
+        Whether it is of a ring only, a torus having no one number for it.
     """
 
     name: str
@@ -33,7 +44,13 @@ class Quantity:
 
     @classmethod
     def of(cls, given: object) -> Quantity:
-        """The quantity of this name, or that shows an Observable of one number."""
+        """The quantity of this name, or that shows an Observable of one number.
+
+        Parameters
+        ----------
+        given : str or Observable
+            A name among QUANTITIES, or an Observable without `dims` and by another name.
+        """
         if not isinstance(given, Observable):
             if not isinstance(given, str) or given not in QUANTITIES:
                 raise ArgumentError("quantity", shown(given), ", ".join(QUANTITIES))
