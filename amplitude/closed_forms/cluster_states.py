@@ -142,7 +142,7 @@ def cluster_state(block: Block, fractions: ArrayLike = (0.5, 0.5), start: ArrayL
         Scalar, without positional encoding.
     fractions : (K,) array_like
         Positive shares p_c with sum 1, whatever N: p_c N need not be whole.
-    start : (K,) array_like
+    start : (K,) array_like, optional
         First guess; by default the cubic prediction for two clusters, weighted so that the mean is kept.
 
     Returns

@@ -197,7 +197,7 @@ def competition(block: Block, k1: int, k2: int, at: At = "gain", state: ArrayLik
         Two wavenumbers, 0 < k < N/2.
     at : {'gain', 'onset', 'paper'}
         Where coefficients are evaluated, see `ScalarForms.evaluate`.
-    state : float
+    state : float, optional
         Base state a, a fixed point of g; 0 by default.
 
     Returns

@@ -339,7 +339,7 @@ def period_two(block: Block, at: At = "gain", state: ArrayLike | None = None) ->
         Scalar, N even.
     at : {'gain', 'onset', 'paper'}
         Where coefficients are evaluated, see `ScalarForms.evaluate`.
-    state : float
+    state : float, optional
         Base state a, a fixed point of g; 0 by default.
 
     Returns
@@ -375,7 +375,7 @@ def period_four(block: Block, at: At = "gain", state: ArrayLike | None = None) -
         Scalar, 4 | N, with symmetric kernels.
     at : {'gain', 'onset', 'paper'}
         Where coefficients are evaluated, see `ScalarForms.evaluate`.
-    state : float
+    state : float, optional
         Base state a, a fixed point of g; 0 by default.
 
     Returns
@@ -412,7 +412,7 @@ def period_three(block: Block, at: At = "gain", state: ArrayLike | None = None) 
         Scalar, 3 | N, with symmetric kernels and Λ > 0.
     at : {'gain', 'onset', 'paper'}
         Where coefficients are evaluated, see `ScalarForms.evaluate`.
-    state : float
+    state : float, optional
         Base state a, a fixed point of g; 0 by default.
 
     Returns
@@ -449,7 +449,7 @@ def homogeneous_state(block: Block, at: At = "gain", state: ArrayLike | None = N
         Scalar.
     at : {'gain', 'onset', 'paper'}
         Where coefficients are evaluated, see `ScalarForms.evaluate`.
-    state : float
+    state : float, optional
         Base state a, a fixed point of g; 0 by default.
 
     Returns

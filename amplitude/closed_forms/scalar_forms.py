@@ -70,7 +70,7 @@ class ScalarForms(Noun):
         ----------
         block : Block
             Scalar, plain (Eqs. 1–2) but for any pointwise φ.
-        state : float
+        state : float, optional
             a, which must be a fixed point of g; 0 by default.
         """
         if not isinstance(block, Block):

@@ -147,13 +147,13 @@ class Wave(Noun):
 
         Parameters
         ----------
-        ax : matplotlib Axes
+        ax : Axes, optional
             By default those of a new figure.
 
         Returns
         -------
-        matplotlib Axes
-            `ax`.
+        Axes
+            Those drawn on.
         """
         stationary = {0.0: self.mu < 0}
         if self.amplitude > 0:
@@ -173,7 +173,7 @@ def standing_wave(block: Block, k: int, at: At = "gain", state: ArrayLike | None
         Wavenumber, 0 < k < N/2.
     at : {'gain', 'onset', 'paper'}
         Where c is evaluated, see `ScalarForms.evaluate`.
-    state : float
+    state : float, optional
         Base state a, a fixed point of g; 0 by default.
 
     Returns
@@ -207,7 +207,7 @@ def travelling_wave(block: Block, k: int, at: At = "gain", state: ArrayLike | No
         Wavenumber, 0 < k < N/2.
     at : {'gain', 'onset', 'paper'}
         Where c is evaluated, see `ScalarForms.evaluate`.
-    state : float
+    state : float, optional
         Base state a, a fixed point of g; 0 by default.
 
     Returns

@@ -118,13 +118,13 @@ class Balloon(Noun):
 
         Parameters
         ----------
-        ax : matplotlib Axes
+        ax : Axes, optional
             By default those of a new figure.
 
         Returns
         -------
-        matplotlib Axes
-            `ax`.
+        Axes
+            Those drawn on.
         """
         from amplitude.exact.drawing import plot_balloon
 
@@ -149,10 +149,10 @@ def balloon(
     ----------
     blocks : Block or iterable of Block
         P of them, on rings of one N.
-    ks : (K,) sequence of int
+    ks : (K,) sequence of int, optional
         The wavenumbers asked about, by default all with |Λ_k| > 1 in some block. A pattern of a wavenumber that does
         not grow, |Λ_k| ≤ 1, is not looked for.
-    values : (P,) array_like
+    values : (P,) array_like, optional
         The parameter of each block, by default 0 … P−1.
     name : str
         What the parameter is called.
@@ -237,7 +237,7 @@ def stable_wavenumbers(block: Block, ks: Sequence[int] | None = None) -> tuple[i
     ----------
     block : Block
         On a ring.
-    ks : (K,) sequence of int
+    ks : (K,) sequence of int, optional
         The wavenumbers asked about, see `balloon`.
 
     Returns

@@ -129,17 +129,17 @@ class Branch(Noun):
 
         Parameters
         ----------
-        ax : matplotlib Axes
+        ax : Axes, optional
             By default those of a new figure.
-        k : int or tuple of int
+        k : int or tuple of int, optional
             Wavenumber of R, by default the dominant one of the last state.
         color, label : str
             Of the lines.
 
         Returns
         -------
-        matplotlib Axes
-            `ax`.
+        Axes
+            Those drawn on.
         """
         from amplitude.exact.drawing import plot_branch
 
@@ -172,7 +172,7 @@ def branch(
         in order, for the states at just these, without folds.
     start : ExactState or (N, d) array_like
         A state, or a field near one, at the first of `values`.
-    kind : {'steady', 'alternating', 'travelling'}
+    kind : {'steady', 'alternating', 'travelling'}, optional
         As in `find_state`.
     name : str
         What p is called.

@@ -58,7 +58,7 @@ def switch(
         ±1, which way along it.
     amplitude : float
         Root mean square of the first step along it.
-    values : (2,) array_like
+    values : (2,) array_like, optional
         (start, stop), the range of the parameter, by default that of `branch`.
     points, longest, progress : int, float, bool
         As in `branch`: at most this many states; the longest step; whether to show a bar, on a terminal.
@@ -135,10 +135,10 @@ def pattern_branch(
         until p leaves this range.
     k : int or tuple of int
         Wavenumber, on a torus one number for each axis.
-    phase : float
+    phase : float, optional
         θ_0 of the mode, radians; None takes of the families 0 and π/n (n tokens a period) the one that the lattice
         does not make slide. The eigenvector's sign counts: π for the opposite one.
-    state : (d,) array_like
+    state : (d,) array_like, optional
         A guess of the homogeneous fixed point a at the first of `values`, zero by default.
     name : str
         What p is called.

@@ -276,9 +276,9 @@ def find_state(
     start : (N, d) array_like, or (N,) for d = 1
         The guess: the field of a closed form or normal form, or the end of a trajectory. Its reflections and
         translations are kept: the state has them too, and no perturbation that breaks them slows it.
-    kind : {'steady', 'alternating', 'travelling'}
+    kind : {'steady', 'alternating', 'travelling'}, optional
         By default what the first layer does to the dominant mode.
-    drift : (D,) array_like
+    drift : (D,) array_like, optional
         First guess of a travelling state's velocity in tokens per layer, a number on a ring; by default from the first
         layer.
     tolerance : float

@@ -200,7 +200,7 @@ class NormalForm(Noun):
         ----------
         layer : float
             By how many layers it is advanced.
-        solution : Solution
+        solution : Solution, optional
             One of `solutions`, by default the smallest stable one.
 
         Returns
@@ -378,13 +378,13 @@ class NormalForm(Noun):
 
         Parameters
         ----------
-        ax : matplotlib Axes
+        ax : Axes, optional
             By default those of a new figure.
 
         Returns
         -------
-        matplotlib Axes
-            `ax`.
+        Axes
+            Those drawn on.
         """
         unit = np.exp(-1j * np.angle(self.modes[0].multiplier))
         stationary = {0.0: abs(self.modes[0].multiplier) < 1}
@@ -417,7 +417,7 @@ def normal_form(
         mirror image at −k is added: travelling against standing waves.
     order : int
         Highest degree of the terms, at least 1; 3 is cubic.
-    state : (d,) array_like
+    state : (d,) array_like, optional
         a; zero by default. Where LayerNorm makes the mean over features neutral, states count up to it.
 
     Returns
