@@ -16,7 +16,7 @@ from fuzzing import budget, fuzz
 from hypothesis import strategies as st
 
 import tokenwaves
-from dispersion.block.encodings import Encodings
+from dispersion.block.encodings import BUILT_IN
 
 ROOT = Path(__file__).parent.parent
 LIMIT = 10
@@ -57,7 +57,7 @@ BLOCKS = [
     '[block]\nn = 6\nplacement = "post"\n[[head]]\nkernel = {type = "t5", table = [0, 1, 2, 3, 4, 5]}\nvalue = 1.0\n'
     '[feedforward_norm]\ntype = "DyT"\n[feedforward]\nactivation = "polynomial"\ncoefficients = [0.1, 0.2]\n',
 ]
-KERNELS = [name for name, member in vars(Encodings).items() if isinstance(member, classmethod)]
+KERNELS = list(BUILT_IN)
 VALUES = [
     *(
         [

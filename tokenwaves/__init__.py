@@ -16,10 +16,18 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line on `arguments`, those of the process if None; returns the exit status.
+    """Run the command line; errors are one line on standard error.
 
-    0 on success, 1 if the reader of the output went away, 2 if something asked for cannot be used or written, 130 if
-    interrupted. Errors are one line on standard error.
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        The words after `tokenwaves`; those of the process by default.
+
+    Returns
+    -------
+    int
+        The exit status: 0 on success, 1 if the reader of the output went away, 2 if something asked for cannot be used
+        or written, 130 if interrupted.
     """
     try:
         return _main(sys.argv[1:] if arguments is None else arguments)

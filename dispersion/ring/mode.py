@@ -110,7 +110,8 @@ def eigenmode(matrix: NDArray[np.complex128], index: int, k: Wavenumber, shape: 
     from scipy import linalg
 
     # LAPACK returns other numbers near the ends of float64
-    scale = power_of_two(np.maximum(np.abs(matrix).max(), 1e-300))
+    size = np.abs(matrix).max()
+    scale = 1.0 if size == 0 or 1e-100 < size < 1e100 else power_of_two(size)
     matrix = matrix / scale
     # a real J gets real eigenvectors for its real multipliers
     values, lefts, rights = linalg.eig(matrix if matrix.imag.any() else matrix.real, left=True, right=True)
