@@ -363,3 +363,8 @@ def test_refusals_name_the_argument(make, argument):
     with pytest.raises(ArgumentError, match=rf"^{argument}: got .+; accepted: .+") as refusal:
         make()
     assert refusal.value.argument == argument
+
+
+def test_a_function_of_fire_that_raises_is_told():
+    with pytest.raises(ArgumentError, match=r"^mlp: got a function that raises TypeError: .* \(4,\)"):
+        Kernel.fire(4, float, c=1.0, threshold=8.0)

@@ -25,7 +25,6 @@ def add(commands: Commands) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Print the derivation `options.name`, or a line on each that there is."""
-    import re
     import sys
 
     from amplitude.symbolic import DERIVATIONS as NONLINEAR
@@ -37,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
         width = max(map(len, derivations))
         for name, derive in derivations.items():
             first = (derive.__doc__ or "").strip().split("\n")[0]
-            print(f"{name:<{width}}  {re.sub(r'[;,] `?[a-z]+`? ?:.*', '.', first)}".rstrip())
+            print(f"{name:<{width}}  {first}".rstrip())
     elif options.name not in derivations:
         raise ArgumentError("derivation", repr(options.name), ", ".join(derivations))
     else:

@@ -294,7 +294,13 @@ class Fire(Encoding):
         if self.threshold < n:
             accepted = f"L ≥ n = {n}: past L the logits depend on the query's own position, which no kernel represents"
             raise ArgumentError("threshold", self.threshold, accepted)
-        return frozen_array("mlp", self.mlp(np.log1p(self.c * distance) / np.log1p(self.c * self.threshold)), (n,))
+        scaled = np.log1p(self.c * distance) / np.log1p(self.c * self.threshold)
+        try:
+            logits = self.mlp(scaled)
+        except Exception as error:
+            got = f"a function that raises {type(error).__name__}: {shown(error, str)}"
+            raise ArgumentError("mlp", got, f"one from ({n},) numbers to ({n},) logits") from error
+        return frozen_array("mlp", logits, (n,))
 
 
 @dataclass(frozen=True, eq=False)

@@ -404,8 +404,10 @@ def symbols(logits: ArrayLike, axes: int = 1) -> NDArray[np.complex128]:
 def softmax(logits: NDArray, axes: int = 1) -> NDArray:
     """Softmax over the last `axes`; complex logits are continued analytically."""
     over = tuple(range(-axes, 0))
-    weights = np.exp(logits - logits.real.max(axis=over, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=over, keepdims=True))
+    weights = logits - logits.real.max(axis=over, keepdims=True)
+    np.exp(weights, out=weights)
+    weights /= weights.sum(axis=over, keepdims=True)
+    return weights
 
 
 def grid_symbol(weights: NDArray[np.float64], axes: int) -> NDArray[np.complex128]:
