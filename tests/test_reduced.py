@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from amplitude import REGIMES, Competition
 from amplitude.normal_forms.monomials import monomials, two_point
 from amplitude.normal_forms.reduced_map import ReducedMap
-from amplitude.normal_forms.steady import solution_at, solutions
+from amplitude.normal_forms.steady import _real_roots, solution_at, solutions
 from amplitude.normal_forms.verdicts import verdict
 
 
@@ -347,3 +347,9 @@ def _mixed_roots(mu, A, b):
         if near and rho.min() > 1e-4:
             roots.append(rho)
     return roots
+
+
+@pytest.mark.parametrize("last", [0.0, 1e-17, -1e-32, 1e-300])
+def test_a_highest_coefficient_of_rounding_costs_no_root(last):
+    (root,) = [x for x in _real_roots(np.array([-0.01, 1.0, 0.0, last])) if abs(x) < 1]
+    assert root == pytest.approx(0.01, rel=1e-14)

@@ -174,7 +174,9 @@ def _real_roots(polynomial: Floats) -> list[float]:
     """Nonzero real roots of the real `polynomial`, lowest power first; its constant is the distance to onset."""
     if abs(polynomial[0]) < 1e-14:
         polynomial = polynomial[1:]
-    descending = np.trim_zeros(polynomial, "b")[::-1]
+    # a highest coefficient of rounding alone has its root at infinity, and numpy.roots would lose the others
+    last = np.flatnonzero(np.abs(polynomial) >= 1e-15 * np.abs(polynomial).max())[-1]
+    descending = polynomial[: last + 1][::-1]
     roots = np.roots(descending)
     found = roots[(np.abs(roots.imag) <= 1e-9 * np.abs(roots)) & (roots != 0)].real
     slope = np.polyval(np.polyder(descending), found)
