@@ -412,10 +412,23 @@ def judge_rotation(block: Block, orders: Sequence[int] = ORDERS[:3]) -> dict[obj
             if end.status == "diverged" or end.wavenumber != mode.k:
                 seen[p] = "other"
             elif still_there:
-                ratio = pair.min() / pair.max()
-                seen[p] = "travels" if ratio < ALONE else "stands" if ratio > 1 - ALONE else "between"
+                stands = pair.min() / pair.max() > 1 - ALONE
+                travels = pair.min() < ALONE * pair.max() or _slides(block, end.state)
+                seen[p] = "travels" if travels else "stands" if stands else "between"
             before[p] = small
     return {order: _rotation_judged(top.truncated(order).regime(), seen) for order in orders}
+
+
+def _slides(block: Block, x: np.ndarray) -> bool:
+    """Whether layers only shift the field `x` (N, d) along the ring: |B_k| of each feature stays as it is.
+
+    A wave that travels may force its mirror image, at its own rate; the projection on that mode alone does not tell.
+    """
+    moduli = []
+    for _ in range(5):
+        moduli.append(np.abs(np.fft.fft(x - x.mean(axis=0), axis=0)))
+        x = block.forward(x)
+    return bool(np.ptp(moduli, axis=0).max() < 1e-3 * np.max(moduli))
 
 
 def _rotation_judged(regime: str, seen: list[str]) -> str:

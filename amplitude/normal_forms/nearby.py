@@ -98,7 +98,8 @@ class NearbyState(Noun):
     @cached_property
     def growth(self) -> float:
         """By what factor the fastest small change of the state grows in a layer: the largest multiplier if there are
-        few numbers that return after one layer or two, else along `WATCHED` layers, of a change chosen at random.
+        few numbers that return after one layer or two, else along `WATCHED` layers, of a change chosen at random, or
+        until wavenumbers that the state does not have have grown to a tenth of it.
         """
         x = self.field
         if not self.watched:
@@ -106,15 +107,25 @@ class NearbyState(Noun):
             if self.kind == "alternating":
                 slope = value_and_jacobian(self.block, image)[1] @ slope
             return float(np.abs(np.linalg.eigvals(slope)).max()) ** (1 if self.kind == "steady" else 0.5)
-        u, logarithm = np.random.default_rng(0).standard_normal(x.shape), 0.0
+        u, logarithms = np.random.default_rng(0).standard_normal(x.shape), []
+        moduli = self._moduli(x)
+        others = moduli < 0.01 * moduli.max()
         for layer in range(WATCHED):
             # X, u ↦ F(X), DF(X)u
             image = self.block.forward(x + 1j * TINY * u)
             x, u = image.real, image.imag / TINY
             size = np.linalg.norm(u)
             u /= size
-            logarithm += np.log(size) if 2 * layer >= WATCHED else 0.0
-        return float(np.exp(2 * logarithm / WATCHED))
+            logarithms.append(np.log(size))
+            if layer % 16 == 15 and self._moduli(x)[others].max(initial=0.0) > 0.1 * moduli.max():
+                break
+        return float(np.exp(np.mean(logarithms[len(logarithms) // 2 :])))
+
+    def _moduli(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(*shape) |B_k| of a field `x` (N, d)."""
+        axes = tuple(range(len(self.block.shape)))
+        grid = np.reshape(x, (*self.block.shape, -1))
+        return np.asarray(np.linalg.norm(np.fft.fftn(grid, axes=axes, norm="forward"), axis=-1))
 
 
 def nearby_states(form: NormalForm, solution: Solution, precise: bool = False) -> list[NearbyState]:
