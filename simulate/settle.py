@@ -37,7 +37,7 @@ SETTLED, UNSETTLED, DIVERGED, FAILED, NOT_RUN = range(len(STATUS))
 
 
 @dataclass(frozen=True, eq=False)
-class Check:
+class Snapshot:
     """What one check remembers of P points.
 
     moduli : (P, K, d) |X_k|; scale : (P,) their maximum; drift : (P,) max |X_k||sin Δψ_k| over modes;
@@ -52,7 +52,7 @@ class Check:
     @classmethod
     def of(
         cls, states: NDArray[np.float64], previous: NDArray[np.float64], shape: tuple[int, ...] | None = None
-    ) -> Check:
+    ) -> Snapshot:
         """From states (P, N, d) and those one layer earlier; `shape` of the torus, by default a ring."""
         after, before = (_modes(x, shape or x.shape[1:2]) for x in (states, previous))
         moduli = np.abs(after)
@@ -62,7 +62,7 @@ class Check:
         turn = np.angle(turned.sum(axis=2)[np.arange(len(states)), dominant])
         return cls(moduli, moduli.max(axis=(1, 2)), drift.max(axis=(1, 2)), turn)
 
-    def settled(self, last: Check, tolerance: float) -> NDArray[np.bool_]:
+    def settled(self, last: Snapshot, tolerance: float) -> NDArray[np.bool_]:
         """(P,) which points have settled between the check `last` and this one."""
         still = np.abs(self.moduli - last.moduli).max(axis=(1, 2)) <= tolerance * self.scale
         steady = CHECK * self.drift <= tolerance * self.scale
@@ -71,9 +71,9 @@ class Check:
         vanished = (self.scale <= VANISHED) & (self.scale <= last.scale)
         return (still & (steady | rotating)) | vanished
 
-    def take(self, points: NDArray) -> Check:
+    def take(self, points: NDArray) -> Snapshot:
         """The same for some of the points."""
-        return Check(self.moduli[points], self.scale[points], self.drift[points], self.turn[points])
+        return Snapshot(self.moduli[points], self.scale[points], self.drift[points], self.turn[points])
 
 
 def checks(depth: int) -> Iterator[tuple[int, int]]:
@@ -124,7 +124,7 @@ def evolve(
     status[~inside(starts)] = DIVERGED
     running = np.flatnonzero(status == UNSETTLED)
     progress(depth * (points - len(running)))
-    done, last, schedule = 0, Check.of(starts[running], starts[running], shape), checks(depth)
+    done, last, schedule = 0, Snapshot.of(starts[running], starts[running], shape), checks(depth)
     while done < depth and len(running):
         order = system.take(running).arranged(states[running])
         running, last = running[order], last.take(order)
@@ -135,11 +135,11 @@ def evolve(
             first, second = next(schedule)
             if first > done:
                 batch.advance(first - done)
-                last = Check.of(batch.states[still], batch.previous[still], shape)
+                last = Snapshot.of(batch.states[still], batch.previous[still], shape)
             batch.advance(second - first)
             chunk, done = second - done, second
             now, before, steps = batch.states, batch.previous, batch.steps + base
-            check = Check.of(now[still], before[still], shape)
+            check = Snapshot.of(now[still], before[still], shape)
             diverged = steps[still] < done
             finished = diverged | (done == depth)
             if tolerance > 0 and second - first == CHECK:

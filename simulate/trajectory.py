@@ -18,7 +18,7 @@ from dispersion.quiet import beyond_float64, power_of_two
 from simulate import many_features, one_feature
 from simulate.engines.choice import engine_of
 from simulate.engines.engine import Model, checked_model, inside
-from simulate.settle import CHECK, DIVERGED, SETTLED, STATUS, UNSETTLED, Check, checks, stop_tolerance
+from simulate.settle import CHECK, DIVERGED, SETTLED, STATUS, UNSETTLED, Snapshot, checks, stop_tolerance
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -352,18 +352,18 @@ def _trajectories(
                 layers.append(done)
                 records.append(batch.states)
 
-    done, last = 0, Check.of(starts, starts, shape)
+    done, last = 0, Snapshot.of(starts, starts, shape)
     for first, second in checks(depth):
         if len(ends) == len(starts):
             break
         if first > done:
             advance(done, first)
-            last = Check.of(batch.states, batch.previous, shape)
+            last = Snapshot.of(batch.states, batch.previous, shape)
         advance(first, second)
         done, now, before, steps = second, batch.states, batch.previous, batch.steps
         running = np.array([p for p in range(len(starts)) if p not in ends])
         status[running[steps[running] < done]] = DIVERGED
-        check = Check.of(now, before, shape)
+        check = Snapshot.of(now, before, shape)
         if tolerance > 0 and second - first == CHECK:
             status[running[(check.settled(last, tolerance) & (status == UNSETTLED))[running]]] = SETTLED
         last = check

@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 import simulate
 from dispersion import Activation, ArgumentError, Block, FeedForward, Head, Kernel, dispersion_relation
 from simulate import iterate, sweep
-from simulate.settle import CHECK, RARER, Check, checks
+from simulate.settle import CHECK, RARER, Snapshot, checks
 
 mpl.use("Agg")
 
@@ -101,7 +101,7 @@ def test_what_counts_as_settled(turn, settled):
 
     def check(advance):
         angle = 2 * np.pi * 3 * np.arange(32)[:, None] / 32
-        return Check.of(np.cos(angle + advance)[None], np.cos(angle)[None])
+        return Snapshot.of(np.cos(angle + advance)[None], np.cos(angle)[None])
 
     assert check(turn).settled(check(0.3), CHECK * 1e-10).tolist() == [settled]
 
