@@ -131,14 +131,16 @@ class VectorMap:
             sum(self.n**2 * (head.depth + head.features + 20.0) for head in maps),
             0.0 if forward is None else (3.0 if forward.gated else 2.0) * self.n * forward.weight_in.size,
         )
-        threads = thread_count() if self._group * self._operations[0] > ALONE else 1
+        self._shared = len(maps) > 1 and self._group * self._operations[0] > ALONE
+        threads = thread_count() if self._shared else 1
         self._desks = [np.empty((self._group, self.n, self.n)) for _ in range(min(threads, len(maps)))]
 
     def __call__(self, x: Floats) -> Floats:
         """(…, n, d) F(X)."""
         states = x.reshape(-1, *x.shape[-2:])
         seen, out = self.block.seen(states), np.empty_like(states)
-        with one_blas_thread if len(self._desks) > 1 else nullcontext():
+        # on one thread as on several, so that both give the same bits
+        with one_blas_thread if self._shared else nullcontext():
             for first in range(0, len(states), self._group):
                 some = slice(first, first + self._group)
                 out[some] = self._layer(seen[some], states[some])
