@@ -446,3 +446,10 @@ def test_relu_is_refused_at_its_kink_only():
 def test_the_leading_wavenumber_is_that_of_the_leading_mode(random_block, seed):
     relation = dispersion_relation(random_block(seed, n=7 + seed % 4, d=1 + seed % 3))
     assert relation.leading_wavenumber == relation.leading().k
+
+
+def test_a_state_whose_logits_leave_float64_is_refused():
+    rotary = Rotary(np.eye(2), np.eye(2), [np.pi / 4])
+    block = Block([Head(Kernel.uniform(8), 0.3 * np.eye(2), rotary=rotary)])
+    with pytest.raises(ArgumentError, match="^state: got logits beyond float64"):
+        dispersion_relation(block, [1e308, 1e308])

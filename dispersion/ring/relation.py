@@ -283,9 +283,11 @@ def dispersion_relation(block: Block, state: ArrayLike | None = None) -> Dispers
     ------
     ArgumentError
         Where J(q) does not exist: a normalisation at a state without variance, ReLU at its kink, a bias that is not a
-        function of the lag, rotary frequencies off the grid.
+        function of the lag, rotary frequencies off the grid, logits beyond float64.
     """
     require_periodic(instance("block", block, Block))
     relation = Dispersion(block, block.homogeneous_state(state))
-    _ = relation.slopes, relation.symbols  # now, not when first used
+    _ = relation.slopes  # now, not when first used
+    if not np.isfinite(relation.symbols).all():
+        raise ArgumentError("state", "logits beyond float64", "a state whose logits are finite")
     return relation
