@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from dispersion import Activation, ArgumentError, Block, FeedForward, Head, Kernel, dispersion_relation
+from dispersion import Activation, ArgumentError, Block, FeedForward, Head, Kernel, Rotary, dispersion_relation
 
 STEP = 1e-20
 
