@@ -33,6 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _main(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:
         status, line = 130, "interrupted; what was finished is kept"
+    except ImportError as error:
+        if not _interrupted(error):
+            raise
+        status, line = 130, "interrupted; what was finished is kept"
     except BrokenPipeError:
         # the reader, such as `head`, has seen enough
         status, line = 1, ""
@@ -101,3 +105,10 @@ def _reason(error: Exception) -> str:
     if not isinstance(error, ArgumentError):
         raise error
     return str(error)
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether a KeyboardInterrupt led to `error`: numpy makes an ImportError of one that meets its own imports."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
