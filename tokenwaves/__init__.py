@@ -30,7 +30,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         or written, 130 if interrupted.
     """
     try:
-        return _main(sys.argv[1:] if arguments is None else arguments)
+        status = _main(sys.argv[1:] if arguments is None else arguments)
+        if arguments is None:
+            _leave()
+        return status
     except KeyboardInterrupt:
         status, line = 130, "interrupted; what was finished is kept"
     except ImportError as error:
@@ -71,6 +74,13 @@ def _main(arguments: Sequence[str]) -> int:
             raise in_options(error, options.command) from None
     finally:
         sys.stdout.flush()
+
+
+def _leave() -> None:
+    """What is done stays done: a Ctrl-C while the interpreter shuts down would end the process as killed."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _parser() -> argparse.ArgumentParser:
