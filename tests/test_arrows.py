@@ -13,13 +13,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-ALLOWED = {  # figures → models, simulate, amplitude → dispersion
+ALLOWED = {  # figures → training → models, simulate, amplitude → dispersion
     "dispersion": set(),
     "amplitude": {"dispersion"},
     "simulate": {"dispersion"},
     "models": {"dispersion"},
-    "figures": {"models", "simulate", "amplitude", "dispersion"},
-    "tokenwaves": {"figures", "models", "simulate", "amplitude", "dispersion"},
+    "training": {"models", "simulate", "dispersion"},
+    "figures": {"training", "models", "simulate", "amplitude", "dispersion"},
+    "tokenwaves": {"figures", "training", "models", "simulate", "amplitude", "dispersion"},
 }
 OURS = set(ALLOWED)
 PRESENT = [name for name in ALLOWED if (ROOT / name / "__init__.py").exists()]
@@ -51,7 +52,10 @@ def test_arrows(path):
     package = path.relative_to(ROOT).parts[0]
     names = imported(path)
     assert (names & OURS) - {package} <= ALLOWED[package]
-    assert package == "models" or "torch" not in names
+    assert package in ("models", "training") or "torch" not in names
+    if package == "training":
+        taken = {name for name in modules_of(path) if name.partition(".")[0] == "simulate"}
+        assert all(name.startswith("simulate.runs.") for name in taken)
 
 
 def test_closed_forms_and_normal_forms_are_independent():

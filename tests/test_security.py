@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("dispersion", "amplitude", "simulate", "models", "figures", "tokenwaves")
+PACKAGES = ("dispersion", "amplitude", "simulate", "models", "training", "figures", "tokenwaves")
 SOURCES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 RUNS_CODE = {
     "eval",
@@ -42,6 +42,7 @@ ALLOWED = {
     ("models/program.py", "torch.export.load"),  # with trust alone
     ("models/subject.py", "import_module"),  # module:callable
     ("models/__init__.py", "import_module"),  # names of our own
+    ("training/__init__.py", "import_module"),
     ("figures/making.py", "import_module"),
     ("tokenwaves/__init__.py", "import_module"),
     ("simulate/engines/_compiled.py", "pickle.loads"),  # from the user's own folder

@@ -1,0 +1,48 @@
+"""Training experiments: blocks engineered to a wanted J(q), controlled tasks, arms and their study.
+
+The names are loaded when first used. Those of networks need PyTorch, the extra [torch]; `import training` works
+without it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from training.codes import Code
+    from training.engineering import Target, engineer
+    from training.frame import Frame
+
+_HOME = {
+    "Code": "codes",
+    "Frame": "frame",
+    "Target": "engineering",
+    "engineer": "engineering",
+}
+"""The module of each name that needs no PyTorch."""
+
+_NETWORKS: dict[str, str] = {}
+"""The module of each name that does."""
+
+INSTALLED = find_spec("torch") is not None
+"""Whether PyTorch is installed; without it only what needs none is exported."""
+
+__all__ = [
+    "Code",
+    "Frame",
+    "Target",
+    "engineer",
+]
+if not INSTALLED:
+    __all__[:] = [name for name in __all__ if name in _HOME]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NETWORKS and not INSTALLED:
+        raise ImportError(f"{name} needs PyTorch: pip install 'tokenwaves[torch]'")
+    home = _HOME.get(name) or _NETWORKS.get(name)
+    if home is None:
+        raise AttributeError(f"module 'training' has no attribute {name!r}")
+    return getattr(import_module(f"training.{home}"), name)

@@ -1,0 +1,125 @@
+"""What the arms of one seed share: the directions of features and all weights that no arm engineers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispersion import ArgumentError
+from dispersion.errors import RNG, generator, whole_number
+from dispersion.noun import Noun
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Frame(Noun):
+    """Random weights that all arms of one seed have in common, so that arms differ by what they engineer alone.
+
+    Parameters
+    ----------
+    basis : (d, d) array_like
+        Orthonormal columns, the directions in which blocks are engineered and tokens coded: head h has the columns
+        h·d_h … (h+1)·d_h − 1, d_h = d/H.
+    queries, keys : (H, d_h, d) array_like
+        Q_h and K_h of the content logits.
+    values : (H, d_h, d) array_like
+        V_h of the standard initialisation.
+    outputs : (H, d, d_h) array_like
+        O_h of the standard initialisation.
+    hidden : (m, d) array_like
+        G, orthonormal columns, of the engineered feed-forward.
+    weight_in : (m, d) array_like
+        W_in of the standard initialisation.
+    weight_out : (d, m) array_like
+        W_out of the standard initialisation.
+    """
+
+    basis: Floats
+    queries: Floats
+    keys: Floats
+    values: Floats
+    outputs: Floats
+    hidden: Floats
+    weight_in: Floats
+    weight_out: Floats
+
+    @classmethod
+    def draw(cls, d: int = 32, heads: int = 4, width: int | None = None, content: float = 1.0, rng: RNG = 0) -> Frame:
+        """A frame drawn at random.
+
+        Orthonormal parts are uniform (Haar). Q_h and K_h are normal with variance content²/d, the standard weights
+        uniform as Glorot and Bengio have them.
+
+        Parameters
+        ----------
+        d : int
+            Number of features, a multiple of `heads`.
+        heads : int
+            Number of heads H.
+        width : int, optional
+            m, hidden units of the feed-forward, d or more; 2d by default.
+        content : float
+            Scale of the queries and keys.
+        rng : int or numpy.random.Generator
+            Source of randomness.
+
+        Raises
+        ------
+        ArgumentError
+            If the sizes do not fit.
+        """
+        heads, d = whole_number("heads", heads, 1), whole_number("d", d, 1)
+        if d % heads:
+            raise ArgumentError("d", d, f"a multiple of the number of heads, {heads}")
+        m = whole_number("width", 2 * d if width is None else width, d)
+        rng, d_h = generator("rng", rng), d // heads
+        return cls(
+            orthonormal(rng, d, d),
+            content * rng.standard_normal((heads, d_h, d)) / np.sqrt(d),
+            content * rng.standard_normal((heads, d_h, d)) / np.sqrt(d),
+            glorot(rng, d, d).reshape(heads, d_h, d),
+            np.ascontiguousarray(glorot(rng, d, d).reshape(d, heads, d_h).swapaxes(0, 1)),
+            orthonormal(rng, m, d),
+            glorot(rng, m, d),
+            glorot(rng, d, m),
+        )
+
+    @property
+    def d(self) -> int:
+        """Number of features."""
+        return len(self.basis)
+
+    @property
+    def heads(self) -> int:
+        """Number of heads H."""
+        return len(self.queries)
+
+    @property
+    def head_width(self) -> int:
+        """d_h = d/H."""
+        return self.d // self.heads
+
+    def directions(self, head: int) -> Floats:
+        """(d, d_h) U of one head: its columns of `basis`.
+
+        Parameters
+        ----------
+        head : int
+            Which, 0 … H−1.
+        """
+        return self.basis[:, head * self.head_width : (head + 1) * self.head_width]
+
+
+def orthonormal(rng: np.random.Generator, rows: int, columns: int) -> Floats:
+    """(rows, columns) orthonormal columns, uniform (Haar)."""
+    q, r = np.linalg.qr(rng.standard_normal((rows, columns)))
+    return q * np.sign(np.diagonal(r))
+
+
+def glorot(rng: np.random.Generator, rows: int, columns: int) -> Floats:
+    """(rows, columns) uniform on ±√(6/(rows + columns))."""
+    limit = np.sqrt(6 / (rows + columns))
+    return rng.uniform(-limit, limit, (rows, columns))
