@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import logit
 from torch import Tensor, nn
 
 from dispersion import Head
@@ -69,6 +70,32 @@ class Mix(Numbers):
         return mixed @ self.output.transpose(0, 1).flatten(1).T
 
 
+class Gate(nn.Module):
+    """The `gates` (H,) of H heads, σ(logit), so that training finds a slope at any of them and none leaves [0, 1].
+
+    A gate of exactly 0 or 1 is at an `end`, −∞ or ∞ added to its logit, and no training moves it. `rest` is what
+    rounding to float64 cuts off a logit: with it the gate is the one given to the last digit.
+    """
+
+    end: Tensor
+    rest: Tensor
+
+    def __init__(self, gates: NDArray[np.float64]) -> None:
+        super().__init__()
+        ends = (gates == 0) | (gates == 1)
+        self.logit = parameter(logit(np.where(ends, 0.5, gates)))
+        shares = torch.sigmoid(self.logit.detach()).numpy()
+        # σ(θ + δ) = σ + σ(1 − σ)δ
+        rest = np.where(ends, 0.0, (gates - shares) / (shares * (1 - shares)))
+        self.register_buffer("end", torch.tensor(np.where(ends, logit(gates), 0.0)))
+        self.register_buffer("rest", torch.tensor(rest))
+
+    def forward(self) -> Tensor:
+        """(H,) the gates."""
+        shares = torch.sigmoid(self.logit + self.end)
+        return shares + shares * (1 - shares) * self.rest
+
+
 class Attention(nn.Module):
     """Attention of H `heads` of one `form_of`, (…, n, d) → (…, n, d).
 
@@ -78,7 +105,7 @@ class Attention(nn.Module):
     whether token i sees only j ≤ i, where there is no `index`.
     """
 
-    gate: nn.Parameter | None
+    gate: Gate | None
     bias: nn.Parameter | None
     index: Tensor | None
     position: Tensor | None
@@ -97,10 +124,9 @@ class Attention(nn.Module):
         self.mix = Mix([head.output_value for head in heads])
         self.kernels = [head.kernel for head in heads]
         self.positions: Any = nn.ModuleList() if index is None else nn.ModuleList(map(Positional, self.kernels))
-        self.gate, self.bias = (
-            None if getattr(heads[0], name) is None else parameter(np.array([getattr(head, name) for head in heads]))
-            for name in ("gate", "bias")
-        )
+        gates, biases = (np.array([getattr(head, name) for head in heads], dtype=float) for name in ("gate", "bias"))
+        self.gate = None if heads[0].gate is None else Gate(gates)
+        self.bias = None if heads[0].bias is None else parameter(biases)
         position = None if position is None else np.asarray(position, dtype=np.float64)
         for name, value in (("index", index), ("position", position)):
             self.register_buffer(name, None if value is None else torch.tensor(value), persistent=False)
@@ -123,7 +149,7 @@ class Attention(nn.Module):
         content, positional = self.content(x, self.position), self.positional(x)
         if self.gate is None:
             return torch.softmax(content + positional, dim=-1)
-        gate = self.gate.clamp(0, 1)[:, None, None]
+        gate = self.gate()[:, None, None]
         return (1 - gate) * torch.softmax(content, dim=-1) + gate * torch.softmax(positional, dim=-1)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -132,14 +158,14 @@ class Attention(nn.Module):
         return mixed
 
     def head(self, number: int) -> Head:
-        """The head of this `number` with the parameters as they are now; a gate out of [0, 1] counts as its end."""
-        query_key, gate = self.content.part(number), self.gate
+        """The head of this `number` with the parameters as they are now."""
+        query_key = self.content.part(number)
         bilinear = isinstance(query_key, Bilinear)
         return Head(
             self.positions[number].part() if self.positions else self.kernels[number],
             self.mix.part(number),
             query_key.matrix if bilinear else query_key,
-            gate=None if gate is None else float(array(gate[number].clamp(0, 1))),
+            gate=None if self.gate is None else float(array(self.gate()[number])),
             bias=None if self.bias is None else array(self.bias[number]),
             key_bias=query_key.linear if bilinear else None,
         )

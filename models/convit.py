@@ -184,18 +184,11 @@ class ConViT(Noun):
     def module(self) -> TorchBlock:
         """The PyTorch module in float64, (…, N, d) → (…, N, d), of one layer; `export` gives the block back.
 
-        Gates train before their sigmoid; the norms and the MLP have no gains and biases to train.
+        The norms and the MLP have no gains and biases to train.
         """
-        import torch
-        from torch.nn.utils.parametrize import register_parametrization
-
         from models.module import to_torch
 
         net = to_torch(self.block())
-        for members, attention in zip(net.members, net.attention, strict=True):
-            if self.attention == "gpsa":
-                attention.gate = torch.nn.Parameter(torch.tensor(self.gate[members]))
-                register_parametrization(attention, "gate", torch.nn.Sigmoid())
         for name, numbers in net.named_parameters():
             numbers.requires_grad_("norm" not in name and "bias" not in name)
         return net

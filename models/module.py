@@ -30,7 +30,8 @@ class TorchBlock(nn.Module):
 
     block : the Block; boundary : 'periodic', 'open' or 'causal'; n : number of tokens, None for those of the block, on
     its ring or torus. any_length : whether it is for any number of tokens instead, which a block without positional
-    logits allows; `n` and `shape` are then None. Rotary frequencies are a buffer; −inf logits stay −inf in training.
+    logits allows; `n` and `shape` are then None. Rotary frequencies are a buffer; −inf logits stay −inf in training,
+    and gates train as their logits, those of 0 and 1 not at all.
     """
 
     def __init__(

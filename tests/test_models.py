@@ -352,7 +352,7 @@ class TestConViT:
         network = ConViT.preset("-I+pos", "small")
         net = network.module()
         with torch.no_grad():
-            net.attention[0].parametrizations.gate.original.fill_(-2.0)
+            net.attention[0].gate.logit.fill_(-2.0)
             net.attention_scale.fill_(0.5)
         x = np.random.default_rng(13).normal(size=(64, 36))
         assert relative(net(torch.tensor(x)).detach().numpy(), export(net).forward(x)) <= 1e-12
