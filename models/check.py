@@ -23,21 +23,15 @@ from dispersion.grid import Wavenumber, conjugate_pairs, positions, wavenumber
 from dispersion.noun import Noun
 from dispersion.quiet import beyond_float64
 from dispersion.ring.mode import Mode
-from models.device import usable
+from models.inputs import Map
 from models.measured import MEMORY, Measured, measure
+from models.sender import STEP, Sender, sizes
 
-Map = Callable[[torch.Tensor], torch.Tensor]
 Complex = NDArray[np.complex128]
 Floats = NDArray[np.float64]
 
 TOLERANCE = 1e-6
 """Relative error up to which a prediction counts as confirmed."""
-STEP = 1e-3
-"""First size of a perturbation, relative to the base state; smaller ones follow where it is not yet linear."""
-FINER = 6
-"""How many sizes are tried, each a quarter of the last."""
-SETTLED = 1e-6
-"""Relative change between two sizes of perturbation under which the response counts as linear."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,8 +138,8 @@ def check(
         predicted, defect, source = *_along(layers, a, measured), "measured"
     modes = _leading(predicted, whole_number("waves", waves, 1))
     shown = sys.stderr.isatty() if progress is None else progress
-    sender = Sender(layers, a, grid, batched, memory, device, shown)
-    response, leak, noise = sender.responses(modes, predicted)
+    sender = Sender(layers, a, prod(grid), batched, memory, device, shown)
+    response, leak, noise = _responses(sender, modes, predicted)
     return Check(predicted, source, modes, response, leak, noise, defect, boundary)
 
 
@@ -170,80 +164,15 @@ def _leading(predicted: Propagator, waves: int) -> tuple[Mode, ...]:
     return tuple(predicted.mode(wavenumber(int(half[row]), predicted.shape)) for row in sorted(order))
 
 
-class Sender:
-    """Runs of the layers on waves around 1⊗a, as many at once as fit."""
-
-    def __init__(
-        self,
-        layers: Sequence[Map],
-        a: Floats,
-        grid: tuple[int, ...],
-        batched: bool,
-        memory: int,
-        device: str | torch.device | None,
-        progress: bool,
-    ) -> None:
-        self.layers, self.a, self.grid, self.progress = layers, a, grid, progress
-        self.device = None if device is None else usable(device)
-        n = prod(grid)
-        # attention of 16 heads and a feed-forward of 4 d features are taken for the largest tensors
-        self.at_once = max(1, memory // (8 * n * max(16 * n, 16 * len(a)))) if batched else 0
-
-    def responses(self, modes: Sequence[Mode], predicted: Propagator) -> tuple[Complex, Floats, Floats]:
-        """(response, leak, noise) of each of the `modes`."""
-        scale = float(np.linalg.norm(self.a)) or 1.0
-        fields = np.array([_wave(mode) for mode in modes])
-        best, noise = self.limits(fields, STEP * scale / np.array([_highest(mode, predicted) for mode in modes]))
-        tokens = np.exp(-1j * np.array([_phases(mode) for mode in modes])) / len(best[0])
-        at_k = np.einsum("wn,wnd->wd", tokens, best)
-        elsewhere = best - np.exp(1j * np.array([_phases(mode) for mode in modes]))[..., None] * at_k[:, None]
-        return at_k, _sizes(elsewhere) / np.maximum(_sizes(best), np.finfo(float).tiny), noise
-
-    def limits(self, fields: Complex, size: Floats) -> tuple[Complex, Floats]:
-        """(derivatives (waves, N, d), noise (waves,)) along `fields`: central differences, extrapolated to size 0.
-
-        fields : complex (waves, N, d). size : (waves,) of the first perturbation of each; smaller ones follow.
-        """
-        coarse = self._derivative(fields, size)
-        best, noise = coarse, np.full(len(fields), np.inf)
-        todo = np.arange(len(fields))
-        for _ in range(FINER):
-            size = size / 4
-            fine = self._derivative(fields[todo], size[todo])
-            # central differences err by h²: (16 D(h/4) − D(h))/15 by h⁴
-            limit = (16 * fine - coarse) / 15
-            change = _sizes(limit - fine) / np.maximum(_sizes(limit), np.finfo(float).tiny)
-            better = change < noise[todo]
-            best[todo[better]], noise[todo[better]] = limit[better], change[better]
-            left = change > SETTLED
-            if not left.any():
-                break
-            todo, coarse = todo[left], fine[left]
-        return best, noise
-
-    def _derivative(self, fields: Complex, size: Floats) -> Complex:
-        """(waves, N, d) central differences along complex `fields` (waves, N, d) of these sizes, `size` (waves,)."""
-        step = size[:, None, None]
-        ends = [step * fields.real, -step * fields.real, step * fields.imag, -step * fields.imag]
-        plus, minus, plus_i, minus_i = np.split(self._run(self.a + np.concatenate(ends)), 4)
-        return np.asarray((plus - minus + 1j * (plus_i - minus_i)) / (2 * step))
-
-    def _run(self, states: Floats) -> Floats:
-        """The layers on each of `states` (B, N, d)."""
-        from tqdm import tqdm
-
-        out = np.empty_like(states)
-        step = self.at_once or 1
-        label = "running the network"
-        with tqdm(total=len(states), desc=label, disable=not self.progress, leave=False) as bar, torch.no_grad():
-            for start in range(0, len(states), step):
-                x = torch.tensor(states[start : start + step], device=self.device)
-                x = x if self.at_once else x[0]
-                for layer in self.layers:
-                    x = layer(x)
-                out[start : start + step] = x.cpu().numpy()
-                bar.update(min(step, len(states) - start))
-        return out
+def _responses(sender: Sender, modes: Sequence[Mode], predicted: Propagator) -> tuple[Complex, Floats, Floats]:
+    """(response, leak, noise) of each of the `modes`."""
+    scale = float(np.linalg.norm(sender.base)) or 1.0
+    fields = np.array([_wave(mode) for mode in modes])
+    best, noise = sender.limits(fields, STEP * scale / np.array([_highest(mode, predicted) for mode in modes]))
+    tokens = np.exp(-1j * np.array([_phases(mode) for mode in modes])) / len(best[0])
+    at_k = np.einsum("wn,wnd->wd", tokens, best)
+    elsewhere = best - np.exp(1j * np.array([_phases(mode) for mode in modes]))[..., None] * at_k[:, None]
+    return at_k, sizes(elsewhere) / np.maximum(sizes(best), np.finfo(float).tiny), noise
 
 
 def _highest(mode: Mode, predicted: Propagator) -> float:
@@ -262,10 +191,6 @@ def _wave(mode: Mode) -> Complex:
 
 def _phases(mode: Mode) -> Floats:
     return np.asarray(positions(mode.shape) @ np.atleast_1d(mode.q))
-
-
-def _sizes(fields: Complex) -> Floats:
-    return np.asarray(np.linalg.norm(fields, axis=(-2, -1)))
 
 
 def _named(k: Wavenumber) -> str:

@@ -22,8 +22,10 @@ from dispersion import Chain
 from dispersion.block.slopes import Slopes
 from dispersion.errors import frozen_array
 from dispersion.noun import Noun
-from models.check import STEP, TOLERANCE, Map, Sender
+from models.check import TOLERANCE
+from models.inputs import Map
 from models.measured import MEMORY
+from models.sender import STEP, Sender, sizes
 
 Floats = NDArray[np.float64]
 
@@ -46,17 +48,17 @@ class LineCheck(Noun):
     @property
     def gain(self) -> Floats:
         """(m,) predicted growth σ."""
-        return _sizes(self.expected)
+        return sizes(self.expected)
 
     @property
     def measured_gain(self) -> Floats:
         """(m,) growth in the forward pass."""
-        return _sizes(self.response)
+        return sizes(self.response)
 
     @property
     def error(self) -> Floats:
         """(m,) |response − σu| / σ: of the whole field, so no less than the relative error of the growth."""
-        return _sizes(self.response - self.expected) / np.maximum(self.gain, np.finfo(float).tiny)
+        return sizes(self.response - self.expected) / np.maximum(self.gain, np.finfo(float).tiny)
 
     @property
     def centres(self) -> Floats:
@@ -118,15 +120,11 @@ def line_check(
 
     operator = LinearOperator((n * d, n * d), lambda v: through(v)[-1].ravel(), back, dtype=np.float64)
     start = np.random.default_rng(rng).normal(size=n * d)
-    _, sizes, rows = svds(operator, min(patterns, n * d - 1), v0=start)
-    paths = np.array([through(v) for v in rows[np.argsort(-sizes)]])
+    _, gains, rows = svds(operator, min(patterns, n * d - 1), v0=start)
+    paths = np.array([through(v) for v in rows[np.argsort(-gains)]])
     inputs, expected = paths[:, 0], paths[:, -1]
     # small enough where it is largest
-    scale = STEP * (float(np.linalg.norm(a)) or 1.0) / _sizes(paths).max(axis=1)
-    sender = Sender(layers, a, (n,), batched, memory, device, progress)
-    response, noise = sender.limits(inputs.astype(complex), scale)
-    return LineCheck(len(chains), inputs, expected, response.real, noise)
-
-
-def _sizes(fields: Floats) -> Floats:
-    return np.asarray(np.linalg.norm(fields, axis=(-2, -1)))
+    scale = STEP * (float(np.linalg.norm(a)) or 1.0) / sizes(paths).max(axis=1)
+    sender = Sender(layers, a, n, batched, memory, device, progress)
+    response, noise = sender.limits(inputs, scale)
+    return LineCheck(len(chains), inputs, expected, response, noise)

@@ -18,9 +18,9 @@ from dispersion.block.stored import read_numbers
 from dispersion.errors import whole_number
 from dispersion.memory import require
 from models.adapters.network import Embedding, Network
-from models.check import Check, Map, check
+from models.check import Check, check
 from models.families import load_network
-from models.inputs import one_line
+from models.inputs import Map, one_line
 from models.line import LineCheck, line_check
 from models.module import to_torch
 from models.program import load_program
