@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from training.codes import Code
     from training.engineering import Target, engineer
+    from training.fitting import Curves, Snapshot, accuracy, adamw, cross_entropy, fit
     from training.frame import Frame
+    from training.looped import Looped
 
 _HOME = {
     "Code": "codes",
@@ -23,7 +25,15 @@ _HOME = {
 }
 """The module of each name that needs no PyTorch."""
 
-_NETWORKS: dict[str, str] = {}
+_NETWORKS: dict[str, str] = {
+    "Curves": "fitting",
+    "Looped": "looped",
+    "Snapshot": "fitting",
+    "accuracy": "fitting",
+    "adamw": "fitting",
+    "cross_entropy": "fitting",
+    "fit": "fitting",
+}
 """The module of each name that does."""
 
 INSTALLED = find_spec("torch") is not None
@@ -31,9 +41,16 @@ INSTALLED = find_spec("torch") is not None
 
 __all__ = [
     "Code",
+    "Curves",
     "Frame",
+    "Looped",
+    "Snapshot",
     "Target",
+    "accuracy",
+    "adamw",
+    "cross_entropy",
     "engineer",
+    "fit",
 ]
 if not INSTALLED:
     __all__[:] = [name for name in __all__ if name in _HOME]

@@ -1,0 +1,149 @@
+"""M blocks of one form side by side, and their map on states with the batch along the last axis.
+
+A state is (M, d, N·B): every linear map is then one product of a small matrix with a wide one, for each copy, and no
+axis changes its place from one loop to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dispersion import ArgumentError, Block, Head, Kernel
+from dispersion.block.factors import QueryKey
+from dispersion.grid import lag_index
+from models.attention import form_of
+from models.layers import FUNCTIONS, Numbers, array, form, parameter
+
+
+class Stack(nn.Module):
+    """The maps F of M blocks of one form, (M, d, N·B) → (M, d, N·B), with all their numbers as trainable parameters.
+
+    blocks : of one N, d and number of heads, each head a kernel with a QueryKey and an OutputValue of low rank, without
+    gates, masks or normalisations; positional logits train by lag, −inf ones stay −inf.
+    """
+
+    index: Tensor
+    attention_scale: Tensor
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        super().__init__()
+        first = _of_one_form(blocks)
+        self.copies, self.heads, self.n, self.d = len(blocks), len(first.heads), first.n, first.d
+        self.kernels = [[head.kernel for head in block.heads] for block in blocks]
+        heads = [head for block in blocks for head in block.heads]
+        self.content: Any = Numbers([head.query_key for head in heads])
+        self.mix: Any = Numbers([head.output_value for head in heads])
+        self.logits = parameter([head.kernel.logits.ravel() for head in heads])
+        branches = [block.feedforward for block in blocks]
+        self.feedforward: Any = None if branches[0] is None else Numbers(branches)
+        self.register_buffer("index", torch.tensor(lag_index(first.shape)), persistent=False)
+        scales = torch.tensor([block.attention_scale for block in blocks], dtype=torch.float64)
+        self.register_buffer("attention_scale", scales)
+
+    def maps(self) -> Maps:
+        """What one forward pass through any number of loops needs, made of the parameters once."""
+        return Maps(self)
+
+    def blocks(self) -> list[Block]:
+        """The M blocks with the parameters as they are now."""
+        return [self._block(copy) for copy in range(self.copies)]
+
+    def _block(self, copy: int) -> Block:
+        heads = []
+        for place, kernel in enumerate(self.kernels[copy]):
+            number = copy * self.heads + place
+            logits = array(self.logits[number]).reshape(kernel.shape)
+            same = np.array_equal(logits, kernel.logits.astype(array_type(self.logits)))
+            kernel = kernel if same else Kernel(logits, kernel.causal)
+            heads.append(Head(kernel, self.mix.part(number), self.content.part(number)))
+        branch = None if self.feedforward is None else self.feedforward.part(copy)
+        return Block(heads, branch, float(array(self.attention_scale[copy])))
+
+
+def array_type(tensor: Tensor) -> type[np.floating[Any]]:
+    """The numpy type of the numbers of `tensor`."""
+    return np.float32 if tensor.dtype == torch.float32 else np.float64
+
+
+class Maps:
+    """The maps of a `Stack` as they are applied: projections of all heads as one matrix, logits by pairs of tokens."""
+
+    def __init__(self, stack: Stack) -> None:
+        M, H = stack.copies, stack.heads
+        content, mix = stack.content, stack.mix
+        self.heads, self.n, self.width = H, stack.n, content.query.shape[1]
+        root = sqrt(self.width)
+        rows = [content.query / root, content.key, mix.value]
+        self.projection = torch.cat([weight.reshape(M, -1, stack.d) for weight in rows], dim=1)
+        self.projection_bias = None
+        if content.query_bias is not None or content.key_bias is not None:
+            found = [content.query_bias, content.key_bias, None]
+            sides = [
+                weight.new_zeros(M, weight.shape[1] * H) if bias is None else bias.reshape(M, -1)
+                for weight, bias in zip(rows, found, strict=True)
+            ]
+            sides[0] = sides[0] / root
+            self.projection_bias = torch.cat(sides, dim=1)[..., None]
+        # (M·H, d, d_v) → (M, d, H·d_v)
+        output = mix.output.unflatten(0, (M, H)).transpose(1, 2).flatten(2)
+        self.output = output * stack.attention_scale[:, None, None]
+        self.pairs = stack.logits[:, stack.index].unflatten(0, (M, H))
+        self.feedforward = stack.feedforward
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """F(X) of states (M, d, N·B)."""
+        x = torch.baddbmm(x, self.output, self._mixed(_affine(self.projection, x, self.projection_bias)))
+        branch = self.feedforward
+        if branch is None:
+            return x
+        hidden = FUNCTIONS[branch.rest["activation"].name](_affine(branch.weight_in, x, branch.bias_in[..., None]))
+        return torch.baddbmm(x + branch.bias_out[..., None], branch.weight_out, hidden)
+
+    def _mixed(self, projected: Tensor) -> Tensor:
+        """(M, H·d_v, N·B) Σ_j A_ij v_j of queries, keys and values `projected` (M, H·(2d_h + d_v), N·B)."""
+        inner = self.heads * self.width
+        queries, keys, values = (
+            # (M, H·d_h, N·B) → (M, H, B, N, d_h)
+            part.unflatten(1, (self.heads, -1)).unflatten(-1, (self.n, -1)).permute(0, 1, 4, 3, 2)
+            for part in projected.split([inner, inner, projected.shape[1] - 2 * inner], dim=1)
+        )
+        weights = torch.softmax(queries @ keys.transpose(-1, -2) + self.pairs[:, :, None], dim=-1)
+        return (weights @ values).permute(0, 1, 4, 3, 2).flatten(3).flatten(1, 2)
+
+
+def _affine(weight: Tensor, x: Tensor, bias: Tensor | None) -> Tensor:
+    return torch.bmm(weight, x) if bias is None else torch.baddbmm(bias, weight, x)
+
+
+def _of_one_form(blocks: Sequence[Block]) -> Block:
+    """The first of `blocks`; an ArgumentError unless they can stand side by side."""
+    if not isinstance(blocks, Sequence) or not blocks or not all(isinstance(block, Block) for block in blocks):
+        raise ArgumentError("blocks", blocks, "one Block or more, in a list")
+    for number, block in enumerate(blocks):
+        name, branch = f"blocks[{number}]", block.feedforward
+        if any(part is not None for part in (block.attention_norm, block.feedforward_norm, block.attention_bias)):
+            raise ArgumentError(name, "a normalisation or an attention bias", "a block without them")
+        for head in block.heads:
+            if type(head.query_key) is not QueryKey or head.output_value.value is None:
+                got = f"a head of {type(head.query_key).__name__} and {type(head.output_value).__name__}"
+                raise ArgumentError(name, got, "heads of a QueryKey and an OutputValue with both factors")
+            if head.gate is not None or head.bias is not None:
+                raise ArgumentError(name, "a head with a gate or a mask", "heads without them")
+        if branch is not None and (branch.gated or branch.activation.name not in FUNCTIONS):
+            accepted = f"one without a gate, of {', '.join(FUNCTIONS)}"
+            raise ArgumentError(name, f"a feed-forward of {branch.activation.name}", accepted)
+        if {_form(block, head) for head in block.heads} != {_form(blocks[0], blocks[0].heads[0])}:
+            raise ArgumentError(
+                name, "a block or head of another form", "the tokens, heads and widths of the first one"
+            )
+    return blocks[0]
+
+
+def _form(block: Block, head: Head) -> tuple[Any, ...]:
+    return block.shape, len(block.heads), form_of(head), block.feedforward and form(block.feedforward)
