@@ -1,65 +1,83 @@
-"""Trained networks by family: from a checkpoint file, or from a state dict, to a Network."""
+"""Trained networks by family: from a checkpoint file or folder, a state dict, or a module in memory, to a Network."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch import nn
 
 from dispersion.errors import ArgumentError, file_path, shown
-from models.adapters.bert import albert, bert
-from models.adapters.encoder import encoder
-from models.adapters.gpt2 import gpt2
 from models.adapters.network import Network
-from models.adapters.rotary import rotary
-from models.adapters.vit import vit
-from models.adapters.weights import read_config, read_tensors
-
-Family = Callable[[Mapping[str, torch.Tensor], Mapping[str, Any]], Network]
-FAMILIES: dict[str, Family] = {
-    "bert": bert,
-    "albert": albert,
-    "gpt2": gpt2,
-    "rotary": rotary,
-    "encoder": encoder,
-    "vit": vit,
-}
-"""What makes a Network of a state dict and its settings, by the name of the family."""
+from models.adapters.registry import families, family_named, family_of
+from models.adapters.settings import read_config
+from models.adapters.weights import read_tensors
 
 
 def load_network(
-    path: str | os.PathLike[str], family: str, config: str | os.PathLike[str] | Mapping[str, Any] | None = None
+    path: str | os.PathLike[str],
+    family: str | None = None,
+    config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
 ) -> Network:
     """The network in the checkpoint file `path`, in float64; nothing is downloaded and no code of the file is run.
 
-    path : a .safetensors file, or a state dict saved by torch. family : 'bert', 'albert', 'gpt2', 'rotary' (LLaMA and
-    its kin), 'encoder' (nn.TransformerEncoder) or 'vit'. config : settings by the names of the reference
+    path : a .safetensors file, or a state dict saved by torch. family : the name of one of `registry.families()`; by
+    default the one that has the model_type of the settings. config : settings by the names of the reference
     implementation, or a JSON file of them; config.json beside the checkpoint by default.
     An ArgumentError says in one line what does not fit: the family, a missing, spare or misshapen tensor, a setting.
     """
-    path, make = file_path("path", path), _family(family)
+    path = file_path("path", path)
+    chosen = None if family is None else family_named(family)
     given = config if config is None or isinstance(config, Mapping) else file_path("config", config)
     settings = given if isinstance(given, Mapping) else read_config(path, given)
-    return make(read_tensors(path), settings)
+    chosen = family_of(settings) if chosen is None else chosen
+    return chosen.network(*chosen.open(read_tensors(path), settings))
 
 
-def network_from(tensors: Mapping[str, torch.Tensor], family: str, config: Mapping[str, Any]) -> Network:
+def network_from(tensors: Mapping[str, torch.Tensor], family: str | None, config: Mapping[str, Any]) -> Network:
     """The network of a `family` with the state dict `tensors` and the settings `config`, as in `load_network`."""
     _check("tensors", tensors, Mapping, "tensors by name")
     _check("config", config, Mapping, "settings by name")
     for name, tensor in tensors.items():
         _check("tensors", name, str, "tensors by name")
         _check(f"tensors[{name!r}]", tensor, torch.Tensor, "a tensor")
-    return _family(family)(tensors, config)
+    chosen = family_of(config) if family is None else family_named(family)
+    return chosen.network(*chosen.open(tensors, config))
 
 
-def _family(family: object) -> Family:
-    """What makes a Network of the `family` of this name."""
-    if not isinstance(family, str) or family not in FAMILIES:
-        raise ArgumentError("family", shown(family), ", ".join(FAMILIES))
-    return FAMILIES[family]
+def from_module(module: nn.Module) -> Network:
+    """The Network of a module in memory: a model of transformers, an nn.TransformerEncoder or a layer of it.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Of one of the families; its settings are read from it.
+
+    Returns
+    -------
+    Network
+        In float64.
+
+    Raises
+    ------
+    ArgumentError
+        Names what is not of a known family, and what in it would change the map.
+    """
+    _check("module", module, nn.Module, "a module of a known family")
+    tensors = {name: tensor.cpu() for name, tensor in module.state_dict().items()}
+    config = getattr(module, "config", None)
+    if getattr(config, "model_type", None) is not None:
+        settings = config.to_dict()  # type: ignore[union-attr]
+        chosen = family_of(settings)
+        return chosen.network(*chosen.open(tensors, settings))
+    for known in families().values():
+        described = None if known.described is None else known.described(module)
+        if described is not None:
+            return known.network(*known.open(tensors, described))
+    accepted = f"a model of transformers, or nn.TransformerEncoder; families: {', '.join(families())}"
+    raise ArgumentError("module", type(module).__name__, accepted)
 
 
 def _check(argument: str, value: object, kind: Any, accepted: str) -> None:

@@ -67,7 +67,7 @@ FAMILIES = {
     ),
     "albert": (
         _EMBEDDINGS | _maps(**{"encoder.embedding_hidden_mapping_in": (D, D)}) | _ALBERT,
-        {"num_attention_heads": HEADS, "num_hidden_layers": 2, "hidden_act": "gelu_new", "num_hidden_groups": 1},
+        {"num_attention_heads": HEADS, "num_hidden_layers": 2, "hidden_act": "gelu_new", "layer_norm_eps": 1e-5},
     ),
     "gpt2": (
         {"wte.weight": (VOCABULARY, D), "wpe.weight": (POSITIONS, D)} | _GPT2 | _norms("h.0.ln_1", "h.0.ln_2", "ln_f"),
@@ -92,7 +92,7 @@ FAMILIES = {
     ),
     "vit": (
         {"pos_embed": (1, POSITIONS, D), "patch_embed.proj.bias": (D,)} | _VIT,
-        {"num_heads": HEADS, "hidden_act": "gelu", "layer_norm_eps": 1e-6},
+        {"num_heads": HEADS, "hidden_act": "gelu", "layer_norm_eps": 1e-6, "block_fn": "Block"},
     ),
 }
 """Shapes of the tensors and the settings, by family."""

@@ -11,8 +11,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from dispersion import ArgumentError, Chain  # noqa: E402
-from models.adapters import from_module  # noqa: E402
-from models.families import load_network, network_from  # noqa: E402
+from models.families import from_module, load_network, network_from  # noqa: E402
 
 REFERENCE = pytest.mark.skipif(
     importlib.util.find_spec("transformers") is None, reason="needs the reference implementations: transformers < 5"
@@ -20,6 +19,7 @@ REFERENCE = pytest.mark.skipif(
 IDS = np.array([3, 1, 4, 1, 5, 9, 2, 6, 5, 3])
 SMALL = {"hidden_size": 24, "num_attention_heads": 3, "intermediate_size": 40, "num_hidden_layers": 3}
 EAGER = {"attn_implementation": "eager"}
+TIMM = {"num_heads": 3, "hidden_act": "gelu", "layer_norm_eps": 1e-6, "block_fn": "Block"}
 
 
 def scrambled(model, seed=0):
@@ -169,7 +169,7 @@ def test_vit(scaled, monkeypatch):
     assert_blocks_are_the_layers(network)
     assert len(network.embedding.positions) == 16
     if scaled:
-        timm = network_from(timm_names(model.state_dict()), "vit", {"num_heads": 3})
+        timm = network_from(timm_names(model.state_dict()), "vit", TIMM)
         assert_layer_by_layer(timm, states, last)
 
 
@@ -217,7 +217,7 @@ def test_torch_encoder(norm_first, activation, bias):
     torch.testing.assert_close(alone.modules[0](x), network.modules[1](x), rtol=0, atol=0)
 
 
-ENCODER = {"nhead": 3, "norm_first": False}
+ENCODER = {"nhead": 3, "norm_first": False, "activation": "relu", "layer_norm_eps": 1e-5}
 
 
 @pytest.fixture(scope="module")
@@ -241,7 +241,7 @@ def test_checkpoint_files(suffix, prefix, tensors, tmp_path):
     assert torch.equal(load_network(path, "encoder").forward(x), expected)
     (tmp_path / "config.json").rename(tmp_path / "other.json")
     assert torch.equal(load_network(path, "encoder", tmp_path / "other.json").forward(x), expected)
-    with pytest.raises(ArgumentError, match="config: got no nhead"):
+    with pytest.raises(ArgumentError, match="config: got no layer_norm_eps"):
         load_network(path, "encoder")
 
 
@@ -256,7 +256,7 @@ def test_half_precision_is_cast_with_a_note(dtype, tensors):
 @pytest.mark.parametrize(
     ("family", "change", "config", "message"),
     [
-        ("diffusion", {}, {}, "family: got 'diffusion'; accepted: bert, albert, gpt2"),
+        ("diffusion", {}, {}, "family: got 'diffusion'; accepted: bert, albert, encoder, gpt2"),
         ("bert", {}, {}, "family: got 'bert' for tensors of encoder; accepted: encoder"),
         ("encoder", {"layers.1.linear2.weight": None}, {}, "no tensor layers.1.linear2.weight"),
         (
@@ -342,7 +342,7 @@ def test_rotary_layer_is_a_block(gated):
     shapes |= {"mlp.up_proj.weight": (12, 8), "mlp.down_proj.weight": (8, 12)}
     shapes |= {"mlp.gate_proj.weight": (12, 8)} if gated else {}
     tensors = {f"layers.0.{name}": generator.normal(size=shape) for name, shape in shapes.items()}
-    config = {"num_attention_heads": 2, "rope_theta": 50.0, "rms_norm_eps": 1e-3}
+    config = {"num_attention_heads": 2, "rope_theta": 50.0, "rms_norm_eps": 1e-3, "model_type": "llama"}
     network = network_from({name: torch.tensor(value) for name, value in tensors.items()}, "rotary", config)
     x = generator.normal(size=(7, 8))
     expected = straight_rotary(tensors, x, 2, 50.0, 1e-3)

@@ -231,27 +231,25 @@ def test_a_new_engine(monkeypatch):
 def test_a_new_adapter(tmp_path, monkeypatch, capsys):
     torch = pytest.importorskip("torch")
     from dispersion import LayerNorm
-    from models import families
-    from models.adapters import weights as checkpoints
-    from models.adapters.layer import Layer
-    from models.adapters.network import Network
-    from models.adapters.weights import Weights
+    from models.adapters import Layer, Network, family, registry
 
-    def single(tensors, config):
-        weights = Weights(tensors, "single")
+    monkeypatch.setattr(registry, "_REGISTERED", dict(registry.families()))
+
+    @family("single", "one layer", route="ring", anchor="q", within=".", model_types=("single",))
+    def single(weights, settings):
         d = weights.take("q", None, None).shape[1]
         maps = {name: weights.take(name[0], d, d) for name in ("query", "key", "value", "out", "weight_in")}
         norms = {"attention_norm": LayerNorm(np.ones(d)), "feedforward_norm": LayerNorm(np.ones(d))}
         layer = Layer(1, **maps, **norms, placement="pre", weight_out=maps["weight_in"].T, activation="tanh")
-        weights.finish(".")
-        return Network("single", (layer,), None, None, ())
+        return Network(weights.family, (layer,))
 
-    monkeypatch.setitem(families.FAMILIES, "single", single)
-    monkeypatch.setitem(checkpoints.ANCHORS, "single", "q")
     rng = np.random.default_rng(0)
     torch.save({name: torch.tensor(0.3 * rng.standard_normal((4, 4))) for name in "qkvow"}, tmp_path / "model.pt")
     state = ["--state", "0.3,-0.1,0.2,0.5", "--config", str(tmp_path / "config.json")]
-    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "config.json").write_text('{"model_type": "single"}')
     assert tokenwaves.main(["check", str(tmp_path / "model.pt"), "--family", "single", *state, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["kind"], found["d"], found["confirmed"]) == ("single", 4, True)
+    (tmp_path / "config.json").write_text('{"model_type": "single", "window": 3}')
+    assert tokenwaves.main(["check", str(tmp_path / "model.pt"), "--family", "single", *state]) == 2
+    assert "window = 3, which single does not know" in capsys.readouterr().err

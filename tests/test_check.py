@@ -17,6 +17,8 @@ from models.adapters import Embedding, Network  # noqa: E402
 from models.check import TOLERANCE, check  # noqa: E402
 from models.families import network_from  # noqa: E402
 
+ENCODER = {"nhead": 2, "norm_first": True, "activation": "gelu", "layer_norm_eps": 1e-5}
+
 
 def planted(multipliers, v):
     """A linear map (N, d) with the multipliers (N,) of the waves e^{iqj}, times |v⟩⟨v|: known growth, no orbit."""
@@ -40,7 +42,7 @@ def checkpoint(tmp_path_factory):
     layer = nn.TransformerEncoderLayer(6, 2, 8, batch_first=True, activation="gelu", norm_first=True)
     folder = tmp_path_factory.mktemp("checkpoint")
     torch.save(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).state_dict(), folder / "model.pt")
-    (folder / "config.json").write_text(json.dumps({"nhead": 2, "norm_first": True, "activation": "gelu"}))
+    (folder / "config.json").write_text(json.dumps(ENCODER))
     return str(folder / "model.pt")
 
 
@@ -137,7 +139,7 @@ def test_states_of_a_network():
 
 def network_from_config():
     layer = nn.TransformerEncoderLayer(6, 2, 8, batch_first=True)
-    return network_from(layer.state_dict(), "encoder", {"nhead": 2, "norm_first": False})
+    return network_from(layer.state_dict(), "encoder", ENCODER)
 
 
 @pytest.fixture

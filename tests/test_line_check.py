@@ -87,7 +87,7 @@ def checkpoint(tmp_path):
             sizes |= {f"h.{number}.{name}.weight": size, f"h.{number}.{name}.bias": size[-1:]}
     tensors = {name: torch.randn(size, generator=rng) / D**0.5 for name, size in sizes.items()}
     torch.save(tensors, tmp_path / "model.pt")
-    (tmp_path / "config.json").write_text(json.dumps({"n_head": HEADS, "activation_function": "gelu_new"}))
+    (tmp_path / "config.json").write_text(json.dumps({"n_head": HEADS, "model_type": "gpt2"}))
     return str(tmp_path / "model.pt")
 
 

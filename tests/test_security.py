@@ -41,6 +41,7 @@ ALLOWED = {
     ("models/adapters/weights.py", "torch.load"),  # weights_only=True
     ("models/program.py", "torch.export.load"),  # with trust alone
     ("models/subject.py", "import_module"),  # module:callable
+    ("models/adapters/registry.py", "import_module"),  # our own modules
     ("models/__init__.py", "import_module"),  # names of our own
     ("training/__init__.py", "import_module"),
     ("figures/making.py", "import_module"),

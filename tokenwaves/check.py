@@ -23,7 +23,7 @@ def add(commands: Commands) -> argparse.ArgumentParser:
     parser.add_argument(
         "model", metavar="MODEL", help="a block .toml, a program .pt2, a checkpoint with --family, or module:callable"
     )
-    parser.add_argument("--family", metavar="NAME", help="of a checkpoint: bert, albert, gpt2, rotary, encoder or vit")
+    parser.add_argument("--family", metavar="NAME", help="of a checkpoint (default: that of its model_type)")
     parser.add_argument("--config", metavar="FILE", help="its settings (default: config.json beside the checkpoint)")
     parser.add_argument(
         "--state",

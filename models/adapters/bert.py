@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-
 from dispersion import LayerNorm
 from models.adapters.layer import Layer, activation_named
 from models.adapters.network import Embedding, Network
-from models.adapters.weights import Settings, Weights
+from models.adapters.reference import Reference
+from models.adapters.registry import family
+from models.adapters.settings import Settings
+from models.adapters.weights import Weights
+
+POOLER = (
+    "directionality",
+    "pooler_fc_size",
+    "pooler_num_attention_heads",
+    "pooler_num_fc_layers",
+    "pooler_size_per_head",
+    "pooler_type",
+)
+"""Settings of the first BERT checkpoints about what comes after the last layer."""
 
 _BERT = {
     "query": "attention.self.query",
@@ -34,34 +45,49 @@ _ALBERT = {
 }
 
 
-def bert(tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any]) -> Network:
-    """A BERT encoder (post-LN) from its state dict.
-
-    tensors : by the names of the reference implementation, whatever stands before them. config : num_attention_heads;
-    also hidden_act ('gelu') and layer_norm_eps (1e-12).
-    """
-    weights, settings = Weights(tensors, "bert"), _checked(config)
+@family(
+    "bert",
+    "BERT: post-LN, learned absolute positions at the input",
+    route="ring",
+    anchor=r"encoder\.layer\.0\.attention\.self\.query\.weight",
+    within=r"encoder\.",
+    model_types=("bert",),
+    reference=Reference(r"encoder\.layer\.\d+"),
+    harmless=POOLER,
+)
+def bert(weights: Weights, settings: Settings) -> Network:
+    """A BERT encoder: num_attention_heads, hidden_act, layer_norm_eps."""
+    settings.only("position_embedding_type", "absolute")
     embedding = _embedding(weights, settings, None)
-    layers = tuple(
-        _layer(weights, settings, f"encoder.layer.{number}.", _BERT, "gelu")
-        for number in range(weights.count(r"encoder\.layer\.(\d+)\."))
-    )
-    weights.finish(r"encoder\.")
-    return Network("bert", layers, embedding, None, tuple(weights.notes))
+    count = settings.match("num_hidden_layers", weights.count(r"encoder\.layer\.(\d+)\."))
+    prefixes = [f"encoder.layer.{number}." for number in range(count)]
+    layers = [_layer(weights, settings, prefix, _BERT, "gelu") for prefix in prefixes]
+    return Network(weights.family, tuple(layers), embedding)
 
 
-def albert(tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any]) -> Network:
-    """An ALBERT encoder (post-LN, layers of one group share their weights) from its state dict.
-
-    tensors : by the names of the reference implementation, whatever stands before them. config : num_attention_heads
-    and num_hidden_layers, how many times layers are applied; also hidden_act ('gelu_new'), layer_norm_eps (1e-12),
-    num_hidden_groups (1) and inner_group_num (1).
+@family(
+    "albert",
+    "ALBERT: the same with shared layers",
+    route="ring",
+    anchor=r"encoder\.albert_layer_groups\.0\.albert_layers\.0\.attention\.query\.weight",
+    within=r"encoder\.",
+    model_types=("albert",),
+    reference=Reference(r"encoder\.albert_layer_groups\.\d+\.albert_layers\.\d+"),
+    harmless=("down_scale_factor", "net_structure_type", "gap_size", "num_memory_blocks"),
+)
+def albert(weights: Weights, settings: Settings) -> Network:
+    """An ALBERT encoder, layers of one group sharing their weights: num_attention_heads, num_hidden_layers (how many
+    times layers are applied), hidden_act, layer_norm_eps.
     """
-    weights, settings = Weights(tensors, "albert"), _checked(config)
+    settings.only("position_embedding_type", "absolute")
     d = weights.take("encoder.embedding_hidden_mapping_in.weight", None, None).shape[0]
     embedding = _embedding(weights, settings, d)
-    applied, groups = settings.whole("num_hidden_layers"), settings.whole("num_hidden_groups", 1)
-    inner = settings.whole("inner_group_num", 1)
+    applied = settings.whole("num_hidden_layers", 12)
+    group = r"encoder\.albert_layer_groups\.(\d+)\."
+    groups = settings.match("num_hidden_groups", weights.count(group))
+    inner = settings.match(
+        "inner_group_num", weights.count(group.replace(r"(\d+)", r"\d+") + r"albert_layers\.(\d+)\.")
+    )
     stacks = [
         [
             _layer(weights, settings, f"encoder.albert_layer_groups.{group}.albert_layers.{part}.", _ALBERT, "gelu_new")
@@ -69,16 +95,8 @@ def albert(tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any]) -> Ne
         ]
         for group in range(groups)
     ]
-    weights.finish(r"encoder\.")
     layers = [layer for number in range(applied) for layer in stacks[number * groups // applied]]
-    return Network("albert", tuple(layers), embedding, None, tuple(weights.notes))
-
-
-def _checked(config: Mapping[str, Any]) -> Settings:
-    settings = Settings(config)
-    settings.refuse("position_embedding_type", "absolute")
-    settings.refuse("is_decoder", False)
-    return settings
+    return Network(weights.family, tuple(layers), embedding)
 
 
 def _embedding(weights: Weights, settings: Settings, d: int | None) -> Embedding | None:
@@ -107,7 +125,7 @@ def _norm(weights: Weights, settings: Settings, name: str, d: int) -> LayerNorm:
 
 
 def _layer(weights: Weights, settings: Settings, prefix: str, names: Mapping[str, str], usual: str) -> Layer:
-    heads = settings.whole("num_attention_heads")
+    heads = settings.whole("num_attention_heads", 12 if names is _BERT else 64)
     d = weights.take(f"{prefix}{names['query']}.weight", None, None).shape[1]
     m = weights.take(f"{prefix}{names['in']}.weight", None, d).shape[0]
 

@@ -2,39 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
-import torch
 
 from dispersion import LayerNorm
 from models.adapters.layer import Layer, activation_named
 from models.adapters.network import Embedding, Network
-from models.adapters.weights import Settings, Weights
+from models.adapters.reference import Reference
+from models.adapters.registry import family
+from models.adapters.settings import Settings
+from models.adapters.weights import Weights
 
-BUFFERS = r"attn\.(bias|masked_bias)$"
-"""The causal mask, which some checkpoints hold."""
 
-
-def gpt2(tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any]) -> Network:
-    """A GPT-2 decoder (pre-LN, causal) from its state dict.
-
-    tensors : by the names of the reference implementation, whatever stands before them; its linear maps are stored
-    (in, out). config : n_head; also activation_function ('gelu_new') and layer_norm_epsilon (1e-5).
-    """
-    weights, settings = Weights(tensors, "gpt2"), Settings(config)
-    settings.refuse("scale_attn_weights", True)
-    settings.refuse("scale_attn_by_inverse_layer_idx", False)
-    settings.refuse("add_cross_attention", False)
+@family(
+    "gpt2",
+    "GPT-2: pre-LN, causal, learned absolute positions at the input",
+    route="line",
+    anchor=r"h\.0\.attn\.c_attn\.weight",
+    within=r"h\.",
+    model_types=("gpt2",),
+    reference=Reference(r"h\.\d+"),
+    buffers=r"attn\.(bias|masked_bias)$",  # the causal mask, which some checkpoints hold
+    harmless=(
+        *("summary_type", "summary_use_proj", "summary_activation", "summary_first_dropout", "summary_proj_to_labels"),
+        *("n_ctx", "n_special", "predict_special_tokens", "reorder_and_upcast_attn"),
+    ),
+)
+def gpt2(weights: Weights, settings: Settings) -> Network:
+    """A GPT-2 decoder, whose linear maps are stored (in, out): n_head, activation_function, layer_norm_epsilon."""
+    settings.only("scale_attn_weights", True)
+    settings.only("scale_attn_by_inverse_layer_idx", False)
     embedding = None
     if "wte.weight" in weights:
         tokens = weights.take("wte.weight", None, None)
         embedding = Embedding(tokens, weights.take("wpe.weight", None, tokens.shape[1]))
-    layers = tuple(_layer(weights, settings, f"h.{number}.") for number in range(weights.count(r"h\.(\d+)\.")))
+    count = settings.match("n_layer", weights.count(r"h\.(\d+)\."))
+    layers = tuple(_layer(weights, settings, f"h.{number}.") for number in range(count))
     final = _norm(weights, settings, "ln_f", layers[0].d) if "ln_f.weight" in weights else None
-    weights.finish(r"h\.", BUFFERS)
-    return Network("gpt2", layers, embedding, final, tuple(weights.notes))
+    return Network(weights.family, layers, embedding, final)
 
 
 def _norm(weights: Weights, settings: Settings, name: str, d: int) -> LayerNorm:
@@ -48,7 +52,7 @@ def _layer(weights: Weights, settings: Settings, prefix: str) -> Layer:
     query, key, value = np.split(weights.take(f"{prefix}attn.c_attn.weight", d, 3 * d).T, 3)
     query_bias, key_bias, value_bias = np.split(weights.take(f"{prefix}attn.c_attn.bias", 3 * d), 3)
     return Layer(
-        heads=settings.whole("n_head"),
+        heads=settings.whole("n_head", 12),
         query=query,
         key=key,
         value=value,

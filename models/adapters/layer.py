@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from dispersion import Block, FeedForward, Head, Kernel, Normalisation, OutputValue, QueryKey, Rotary
+from dispersion.block.encodings import Encoding
 from dispersion.errors import ArgumentError
 from models.layers import FUNCTIONS
 from models.module import TorchBlock
@@ -45,8 +47,8 @@ class Layer:
         One head after the other.
     out : (d, H·d_h) ndarray
         The output map.
-    attention_norm, feedforward_norm : LayerNorm or RMSNorm
-        The normalisations of the two branches.
+    attention_norm, feedforward_norm : LayerNorm or RMSNorm, optional
+        The normalisations of the two branches, or None.
     placement : {'pre', 'post'}
         Of the normalisations.
     weight_in : (m, d) ndarray
@@ -67,10 +69,16 @@ class Layer:
         Of a gated feed-forward W_out (act(W_gate y + b_gate) ∘ (W_in y + b_in)), or None.
     bias_gate : (m,) ndarray, optional
         Its b_gate, or None.
-    frequencies : (d_h/2,) ndarray, optional
-        Of a rotary encoding with half-split pairs, radians per token, or None.
+    frequencies : (r,) ndarray, optional
+        Of a rotary encoding of the first 2r ≤ d_h features of each head, radians per token, or None.
     causal : bool
         Whether token i sees only j ≤ i.
+    pairing : {'half', 'interleaved'}
+        Which of these 2r features turn together: m with m + r, or 2m with 2m + 1.
+    encodings : tuple of Encoding, optional
+        The positional encoding of each head, whose logits are added, or None.
+    scale : float, optional
+        What queries times keys are multiplied by; 1/√d_h if None.
     """
 
     heads: int
@@ -78,8 +86,8 @@ class Layer:
     key: Floats
     value: Floats
     out: Floats
-    attention_norm: Normalisation
-    feedforward_norm: Normalisation
+    attention_norm: Normalisation | None
+    feedforward_norm: Normalisation | None
     placement: str
     weight_in: Floats
     weight_out: Floats
@@ -94,15 +102,38 @@ class Layer:
     bias_gate: Floats | None = None
     frequencies: Floats | None = None
     causal: bool = False
+    pairing: str = "half"
+    encodings: tuple[Encoding, ...] | None = None
+    scale: float | None = None
 
     def __post_init__(self) -> None:
         if len(self.query) % self.heads:
             raise ArgumentError("config", f"{self.heads} heads for {len(self.query)} query features", "a divisor of it")
+        if self.frequencies is not None and 2 * len(self.frequencies) > self.size:
+            raise ArgumentError(
+                "config", f"{2 * len(self.frequencies)} rotary features", f"at most {self.size} of a head"
+            )
+        if self.encodings is not None and len(self.encodings) != self.heads:
+            raise ArgumentError(
+                "config", f"{len(self.encodings)} positional encodings", f"{self.heads}, one for each head"
+            )
 
     @property
     def d(self) -> int:
         """Number of features."""
         return self.query.shape[1]
+
+    @property
+    def size(self) -> int:
+        """d_h, features of a query."""
+        return len(self.query) // self.heads
+
+    @property
+    def boundary(self) -> str:
+        """'periodic' where the layer does not know positions at all, so that any ring fits; else 'open' or 'causal'."""
+        if self.causal:
+            return "causal"
+        return "periodic" if self.frequencies is None and self.encodings is None else "open"
 
     def block(self, n: int) -> Block:
         """The same map as a Block on a ring of `n` tokens.
@@ -114,14 +145,15 @@ class Layer:
         n : int
             Number of tokens.
         """
-        kernel = Kernel(np.zeros(n), causal=self.causal)
         bias = np.zeros(self.d) if self.out_bias is None else self.out_bias
         if self.value_bias is not None:
             bias = bias + self.out @ self.value_bias
         gate = self.weight_gate, self.bias_gate
         feedforward = FeedForward(self.weight_in, self.weight_out, self.activation, self.bias_in, self.bias_out, *gate)
+        plain = Kernel(np.zeros(n), causal=self.causal)
+        kernels = [plain] * self.heads if self.encodings is None else [self._kernel(one, n) for one in self.encodings]
         return Block(
-            [self._head(number, kernel) for number in range(self.heads)],
+            [self._head(number, kernel) for number, kernel in enumerate(kernels)],
             feedforward,
             attention_norm=self.attention_norm,
             feedforward_norm=self.feedforward_norm,
@@ -129,17 +161,73 @@ class Layer:
             attention_bias=bias,
         )
 
-    def module(self) -> TorchBlock:
+    def module(self) -> nn.Module:
         """The same map as a float64 torch module, for any number of tokens; its parameters are frozen."""
-        boundary = "causal" if self.causal else "periodic" if self.frequencies is None else "open"
-        net = TorchBlock(self.block(2), boundary, any_length=True)
-        return net.requires_grad_(False)
+        if self.encodings is not None:
+            return AnyLength(self)
+        return TorchBlock(self.block(2), self.boundary, any_length=True).requires_grad_(False)
+
+    def _kernel(self, encoding: Encoding, n: int) -> Kernel:
+        kernel = Kernel.of(encoding, n)
+        return kernel if kernel.causal == self.causal else Kernel(kernel.logits, self.causal)
 
     def _head(self, number: int, kernel: Kernel) -> Head:
-        size = len(self.query) // self.heads
-        rows = slice(number * size, (number + 1) * size)
-        biases = (None if bias is None else bias[rows] for bias in (self.query_bias, self.key_bias))
+        rows = slice(number * self.size, (number + 1) * self.size)
+        query, key = self.query[rows], self.key[rows]
+        biases = [None if bias is None else bias[rows] for bias in (self.query_bias, self.key_bias)]
+        if self.scale is not None:
+            factor = self.scale * np.sqrt(self.size)
+            query, biases[0] = factor * query, None if biases[0] is None else factor * biases[0]
         value = OutputValue(self.out[:, rows], self.value[rows])
         if self.frequencies is None:
-            return Head(kernel, value, QueryKey(self.query[rows], self.key[rows], *biases))
-        return Head(kernel, value, rotary=Rotary(self.query[rows], self.key[rows], self.frequencies, "half", *biases))
+            return Head(kernel, value, QueryKey(query, key, *biases))
+        order, frequencies = self._turning
+        turned = [None if bias is None else bias[order] for bias in biases]
+        return Head(kernel, value, rotary=Rotary(query[order], key[order], frequencies, "half", *turned))
+
+    @property
+    def _turning(self) -> tuple[NDArray[np.int64], Floats]:
+        """(order (d_h,), frequencies (d_h/2,)): the features of a head so that m turns with m + d_h/2; 0 turns none."""
+        assert self.frequencies is not None
+        r, half = len(self.frequencies), self.size // 2
+        first, second = (
+            (np.arange(r), r + np.arange(r)) if self.pairing == "half" else (2 * np.arange(r), 2 * np.arange(r) + 1)
+        )
+        still = np.arange(2 * r, self.size)
+        order = np.concatenate([first, still[: half - r], second, still[half - r :]])
+        return order, np.concatenate([self.frequencies, np.zeros(half - r)])
+
+
+class AnyLength(nn.Module):
+    """A layer with positional logits as a module on a line of any number of tokens, made anew for each number."""
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__()
+        self.layer = layer
+        self.made: dict[int, TorchBlock] = {}
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, n, d) → (…, n, d)."""
+        n = x.shape[-2]
+        if n not in self.made:
+            net = TorchBlock(self.layer.block(2 * n - 1), self.layer.boundary, n).requires_grad_(False)
+            self.made = {n: net.to(x.device)}
+        result: Tensor = self.made[n](x)
+        return result
+
+
+def scaled(gain: Floats | None, weight: Floats, bias: Floats | None) -> tuple[Floats, Floats | None]:
+    """(W, b) of γ∘(Wx + b): LayerScale is part of the map before it; None for 1.
+
+    Parameters
+    ----------
+    gain : (d,) ndarray or None
+        γ.
+    weight : (d, m) ndarray
+        W.
+    bias : (d,) ndarray or None
+        b.
+    """
+    if gain is None:
+        return weight, bias
+    return gain[:, None] * weight, None if bias is None else gain * bias

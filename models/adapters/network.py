@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import nn
 
 from dispersion import ArgumentError, Block, Chain, Normalisation, absolute_logits, translation_invariant_share
 from models.adapters.layer import Layer
 from models.layers import Norm
-from models.module import TorchBlock
 
 Floats = NDArray[np.float64]
 Part = TypeVar("Part", Layer, "Embedding")
@@ -137,22 +137,26 @@ class Network:
     @property
     def boundary(self) -> str:
         """'periodic' where a layer does not know positions at all, so that any ring fits; else 'open' or 'causal'."""
-        if self.layers[0].causal:
-            return "causal"
-        return "periodic" if self.layers[0].frequencies is None else "open"
+        ends = {layer.boundary for layer in self.layers}
+        return next(boundary for boundary in ("causal", "open", "periodic") if boundary in ends)
 
     @property
     def obstacle(self) -> str | None:
         """Why J(q) of the layers cannot come from Blocks on a ring, or None if it can."""
         if self.boundary == "causal":
             return "its attention is causal, so rows have different weights"
-        return None if self.boundary == "periodic" else "its rotary frequencies are off the grid of a ring"
+        if any(layer.frequencies is not None for layer in self.layers):
+            return "its rotary frequencies are off the grid of a ring"
+        return None if self.boundary == "periodic" else "it runs on a line, whose ends have fewer tokens to see"
 
     @cached_property
-    def modules(self) -> tuple[TorchBlock, ...]:
+    def modules(self) -> tuple[nn.Module, ...]:
         """The hidden-state map (…, N, d) → (…, N, d) of each layer, float64; one module for a layer applied often."""
-        made: dict[int, TorchBlock] = {}
-        return tuple(made.setdefault(id(layer), layer.module()) for layer in self.layers)
+        made: dict[int, nn.Module] = {}
+        for layer in self.layers:
+            if id(layer) not in made:
+                made[id(layer)] = layer.module()
+        return tuple(made[id(layer)] for layer in self.layers)
 
     def blocks(self, n: int) -> list[Block]:
         """The same layers as Blocks on a ring, one Block for a layer applied often.

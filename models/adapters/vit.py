@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-import torch
 
 from dispersion import LayerNorm
-from models.adapters.layer import Floats, Layer, activation_named
+from models.adapters.layer import Floats, Layer, activation_named, scaled
 from models.adapters.network import Embedding, Network
-from models.adapters.weights import Settings, Weights
+from models.adapters.reference import Reference, of_pixels
+from models.adapters.registry import family
+from models.adapters.settings import Settings
+from models.adapters.weights import Weights
 
 _TIMM = {
     "layer": "blocks",
@@ -50,22 +51,38 @@ _DINO = _VIT | {
 }
 
 
-def vit(tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any]) -> Network:
-    """A ViT encoder (pre-LN, LayerScale if it has it) from its state dict.
-
-    tensors : by the names of timm, or of ViT or DINOv2 in transformers, whatever stands before them. config :
-    num_attention_heads, or num_heads as timm calls it; also hidden_act ('gelu') and layer_norm_eps (1e-6 for timm and
-    DINOv2, 1e-12 for ViT). The base state 'mean' is the bias of the patch map at the mean position.
+@family(
+    "vit",
+    "ViT and DINOv2 in the layouts of transformers and timm: pre-LN, LayerScale",
+    route="ring",
+    anchor=r"(encoder\.layer\.0\.attention\.attention\.query|blocks\.0\.attn\.qkv)\.weight",
+    within=r"(encoder\.layer|blocks)\.",
+    model_types=("vit", "dinov2"),
+    reference=Reference(r"encoder\.layer\.\d+", of_pixels),
+    buffers=r"relative_position_index$",
+    harmless=(
+        *("encoder_stride", "qkv_bias", "layerscale_value", "mlp_ratio", "stage_names", "out_features", "out_indices"),
+        *("apply_layernorm", "reshape_hidden_states", "use_mask_token"),
+    ),
+)
+def vit(weights: Weights, settings: Settings) -> Network:
+    """A ViT encoder, LayerScale if it has it: num_attention_heads (num_heads in timm), hidden_act, layer_norm_eps, and
+    block_fn in timm. The base state 'mean' is the bias of the patch map at the mean position.
     """
-    weights, settings = Weights(tensors, "vit"), Settings(config)
-    names = _TIMM if weights.names(r"blocks\.0\.") else _DINO if "encoder.layer.0.mlp.fc1.weight" in weights else _VIT
+    timm = bool(weights.names(r"blocks\.0\."))
+    names = _TIMM if timm else _DINO if "encoder.layer.0.mlp.fc1.weight" in weights else _VIT
+    if timm:  # the same names are in blocks whose norms stand elsewhere
+        settings.get("block_fn")
+        settings.only("block_fn", "Block")
+    settings.only("use_swiglu_ffn", False)
     eps = settings.number("layer_norm_eps", 1e-12 if names is _VIT else 1e-6)
-    settings = Settings({"num_attention_heads": settings.values.get("num_heads"), **settings.values})
-    numbers = range(weights.count(rf"{re.escape(names['layer'])}\.(\d+)\."))
-    layers = tuple(_layer(weights, settings, f"{names['layer']}.{number}.", names, eps) for number in numbers)
+    heads = settings.whole("num_heads") if timm else settings.whole("num_attention_heads", 12)
+    count = settings.match("num_hidden_layers", weights.count(rf"{re.escape(names['layer'])}\.(\d+)\."))
+    layers = tuple(
+        _layer(weights, settings, f"{names['layer']}.{number}.", names, eps, heads) for number in range(count)
+    )
     final = _norm(weights, names["final"], layers[0].d, eps) if f"{names['final']}.weight" in weights else None
-    weights.finish(re.escape(names["layer"]) + r"\.", r"relative_position_index$")
-    return Network("vit", layers, _embedding(weights, names, layers[0].d), final, tuple(weights.notes))
+    return Network(weights.family, layers, _embedding(weights, names, layers[0].d), final)
 
 
 def _embedding(weights: Weights, names: Mapping[str, str], d: int) -> Embedding | None:
@@ -82,8 +99,9 @@ def _norm(weights: Weights, name: str, d: int, eps: float) -> LayerNorm:
     return LayerNorm(weights.take(f"{name}.weight", d), weights.take(f"{name}.bias", d), eps)
 
 
-def _layer(weights: Weights, settings: Settings, prefix: str, names: Mapping[str, str], eps: float) -> Layer:
-    heads = settings.whole("num_attention_heads")
+def _layer(
+    weights: Weights, settings: Settings, prefix: str, names: Mapping[str, str], eps: float, heads: int
+) -> Layer:
     d = weights.take(f"{prefix}{names['out']}.weight", None, None).shape[0]
     m = weights.take(f"{prefix}{names['in']}.weight", None, d).shape[0]
     if names is _TIMM:
@@ -95,15 +113,13 @@ def _layer(weights: Weights, settings: Settings, prefix: str, names: Mapping[str
         query, key, value = (weights.take(f"{part}.weight", d, d) for part in parts)
         biases = [weights.find(f"{part}.bias", d) for part in parts]
 
-    def scaled(branch: str, scale: str, columns: int) -> tuple[Floats, Floats]:
-        # LayerScale, γ ∘ (W h + b), is part of W and b
+    def mapped(branch: str, scale: str, columns: int) -> tuple[Floats, Floats | None]:
         name = prefix + names[branch]
         gamma = weights.find(prefix + names[scale], d) if names[scale] else None
-        weight, bias = weights.take(f"{name}.weight", d, columns), weights.take(f"{name}.bias", d)
-        return (weight, bias) if gamma is None else (gamma[:, None] * weight, gamma * bias)
+        return scaled(gamma, weights.take(f"{name}.weight", d, columns), weights.take(f"{name}.bias", d))
 
-    out, out_bias = scaled("out", "scale_1", d)
-    weight_out, bias_out = scaled("outward", "scale_2", m)
+    out, out_bias = mapped("out", "scale_1", d)
+    weight_out, bias_out = mapped("outward", "scale_2", m)
     return Layer(
         heads=heads,
         query=query,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import reprlib
@@ -16,7 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dispersion.errors import ArgumentError, real_number, shown, whole_number
+from dispersion.errors import ArgumentError
+from models.adapters.settings import MOST
 
 Floats = NDArray[np.float64]
 
@@ -28,20 +28,8 @@ HEAVIEST = 1e15
 """The largest weight: beside a larger one the 1 of a residual connection is lost in float64."""
 DEEPEST = 4
 """How many mappings deep in a checkpoint a state dict may lie."""
-MOST = 10_000
-"""The largest number of layers or heads that a setting may say."""
 NESTED = ("state_dict", "model_state_dict", "model", "module")
 """Names under which training scripts keep the state dict in a checkpoint."""
-
-ANCHORS = {
-    "bert": r"encoder\.layer\.0\.attention\.self\.query\.weight",
-    "albert": r"encoder\.albert_layer_groups\.0\.albert_layers\.0\.attention\.query\.weight",
-    "gpt2": r"h\.0\.attn\.c_attn\.weight",
-    "rotary": r"layers\.0\.self_attn\.q_proj\.weight",
-    "encoder": r"(layers\.0\.)?self_attn\.in_proj_weight",
-    "vit": r"(encoder\.layer\.0\.attention\.attention\.query|blocks\.0\.attn\.qkv)\.weight",
-}
-"""For each family, a tensor that only its checkpoints have."""
 
 
 def read_tensors(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
@@ -79,80 +67,16 @@ def read_tensors(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
     return {name: value for name, value in content.items() if isinstance(name, str) and isinstance(value, torch.Tensor)}
 
 
-def read_config(path: str | os.PathLike[str], config: str | os.PathLike[str] | None = None) -> dict[str, Any]:
-    """The settings of the checkpoint `path`: the JSON file `config`, or config.json beside it if None; {} without."""
-    file = Path(path).with_name("config.json") if config is None else Path(config)
-    if config is None and not file.is_file():
-        return {}
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ArgumentError("config", f"{str(file)!r} ({type(error).__name__})", "a JSON file of settings") from None
-    if not isinstance(content, dict):
-        raise ArgumentError("config", f"{str(file)!r} with a {type(content).__name__}", "a JSON object of settings")
-    return content
-
-
-class Settings:
-    """The settings of a network: what its config.json says, each asked for by name.
-
-    values : by name, as in the config of the reference implementation.
-    """
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self.values = dict(values)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """The setting `name`, `default` if it is absent or null; without a default it has to be there."""
-        value = self.values.get(name)
-        if value is None and default is None:
-            accepted = "a config.json beside the checkpoint, or config=FILE, that has it"
-            raise ArgumentError("config", f"no {name}", accepted)
-        return default if value is None else value
-
-    def whole(self, name: str, default: int | None = None) -> int:
-        """The setting `name` as a whole number from 1 to MOST, `default` as in `get`."""
-        value = whole_number(name, self.get(name, default), 1)
-        if value > MOST:
-            raise ArgumentError(name, value, f"at most {MOST:,}")
-        return value
-
-    def number(self, name: str, default: float) -> float:
-        """The setting `name` as a finite number ≥ 0, `default` as in `get`."""
-        value = self.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or value < 0:
-            raise ArgumentError(name, shown(value), "a finite number ≥ 0")
-        return real_number(name, value)
-
-    def flag(self, name: str, default: bool | None = None) -> bool:
-        """The setting `name` as true or false, `default` as in `get`."""
-        value = self.get(name, default)
-        if not isinstance(value, bool):
-            raise ArgumentError(name, shown(value), "true or false")
-        return value
-
-    def refuse(self, name: str, *allowed: Any) -> None:
-        """Refuse the network if its setting `name` is there and none of those `allowed`."""
-        value = self.values.get(name)
-        if value is not None and value not in allowed:
-            accepted = " or ".join(map(str, allowed)) or "a network without it"
-            raise ArgumentError("config", f"{name} = {shown(value)}", accepted)
-
-
 class Weights:
     """The tensors of a checkpoint of one family, by their names after what stands before the family's own names.
 
-    tensors : by name; family : one of ANCHORS, whose tensor must be there.
+    tensors : by name. family : what they are called. prefix : what stands before them.
     """
 
-    def __init__(self, tensors: Mapping[str, torch.Tensor], family: str) -> None:
-        self.family, self.notes = family, list[str]()
-        prefix = _prefix(tensors, ANCHORS[family])
-        if prefix is None:
-            kin = [name for name, anchor in ANCHORS.items() if _prefix(tensors, anchor) is not None]
-            got = f"tensors of {' or '.join(kin)}" if kin else f"tensors such as {reprlib.repr(sorted(tensors)[:3])}"
-            raise ArgumentError("family", f"{family!r} for {got}", kin[0] if kin else f"a {family} checkpoint")
-        self.prefix = prefix
+    def __init__(self, tensors: Mapping[str, torch.Tensor], family: str, prefix: str = "") -> None:
+        self.family, self.prefix, self.notes = family, prefix, list[str]()
+        self.cast: dict[str, torch.Tensor] = {}
+        """Those that were taken, in float64."""
         self._tensors = {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}
         self._left = set(self._tensors)
         half = sorted({str(value.dtype)[6:] for value in self._tensors.values() if value.dtype in HALVES})
@@ -185,7 +109,9 @@ class Weights:
         kind = _unusual(tensor)
         if kind is not None:
             raise ArgumentError("checkpoint", f"{self.prefix}{name} {kind}", NUMBERS)
-        array = tensor.detach().resolve_neg().to(torch.float64).numpy()
+        if name not in self.cast:
+            self.cast[name] = tensor.detach().resolve_neg().to(torch.float64)
+        array: Floats = self.cast[name].numpy()
         fits = array.ndim == len(shape) and all(
             want in (None, size) for want, size in zip(shape, array.shape, strict=True)
         )
@@ -245,7 +171,8 @@ def _is_state(content: Mapping[Any, Any]) -> bool:
     return any(isinstance(value, torch.Tensor) for value in content.values())
 
 
-def _prefix(tensors: Mapping[str, torch.Tensor], anchor: str) -> str | None:
+def prefix_of(tensors: Mapping[str, torch.Tensor], anchor: str) -> str | None:
+    """What stands before the name that `anchor`, a regular expression, matches; None if no name does."""
     found = (re.fullmatch(rf"(|.*?\.){anchor}", name) for name in tensors)
     return min((match[1] for match in found if match), key=len, default=None)
 

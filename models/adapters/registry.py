@@ -1,0 +1,203 @@
+"""Families of trained networks: registered by a decorator, in a module of this package or of anyone's.
+
+A package of your own names its module in the entry points of the group `tokenwaves.families`, and is imported when
+families are first asked for.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import reprlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+import torch
+from torch import nn
+
+from dispersion.errors import ArgumentError, choice, shown
+from models.adapters.network import Network
+from models.adapters.reference import Reference
+from models.adapters.settings import Settings
+from models.adapters.weights import Weights, prefix_of
+
+GROUP = "tokenwaves.families"
+ROUTES = {
+    "ring": "J(q) from Blocks on any ring",
+    "kernel": "J(q) from Blocks on a ring, the kernel in closed form; as it runs, Blocks on a line",
+    "line": "what grows most from Blocks on a line",
+    "measured": "the reference's own layers, measured",
+}
+"""How predictions for a family are made."""
+
+Read = Callable[[Weights, Settings], Network]
+Described = Callable[[nn.Module], Mapping[str, Any] | None]
+
+
+@dataclass(frozen=True)
+class Family:
+    """How the networks of a family are read.
+
+    Parameters
+    ----------
+    name : str
+        By which it is asked for.
+    what : str
+        Which networks, in a few words.
+    route : str
+        One of ROUTES.
+    anchor : str
+        A regular expression for the name of a tensor that only its checkpoints have, after what stands before all.
+    within : str
+        One that the names of all tensors of its layers match from their start: each of them has to be taken.
+    read : callable
+        From Weights and Settings to a Network of `weights.family`.
+    model_types : tuple of str
+        What its config.json calls the `model_type`; none for networks that have no such file.
+    reference : Reference or None
+        The implementation that its layers are compared with, None if there is none.
+    buffers : str
+        A regular expression for names within the layers that hold no weights.
+    harmless : tuple of str
+        Settings that do not change the map of a layer, beside `settings.HARMLESS`.
+    described : callable or None
+        From a module in memory that has no config to its settings, None if it is of another kind.
+    """
+
+    name: str
+    what: str
+    route: str
+    anchor: str
+    within: str
+    read: Read
+    model_types: tuple[str, ...] = ()
+    reference: Reference | None = None
+    buffers: str = r"(?!)"
+    harmless: tuple[str, ...] = ()
+    described: Described | None = None
+
+    def __post_init__(self) -> None:
+        choice("route", self.route, ROUTES)
+
+    def open(self, tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any]) -> tuple[Weights, Settings]:
+        """What `read` gets, an ArgumentError if they are of another family.
+
+        Parameters
+        ----------
+        tensors : mapping of str to Tensor
+            The state dict, with anything before its names.
+        config : mapping of str to Any
+            The settings.
+        """
+        settings = Settings(config)
+        settings.only("model_type", *self.model_types)
+        prefix = prefix_of(tensors, self.anchor)
+        if prefix is None:
+            kin = [other.name for other in families().values() if prefix_of(tensors, other.anchor) is not None]
+            got = f"tensors of {' or '.join(kin)}" if kin else f"tensors such as {reprlib.repr(sorted(tensors)[:3])}"
+            raise ArgumentError("family", f"{self.name!r} for {got}", kin[0] if kin else f"a {self.name} checkpoint")
+        return Weights(tensors, self.name, prefix), settings
+
+    def network(self, weights: Weights, settings: Settings) -> Network:
+        """The Network of `weights` and `settings`; an ArgumentError names what was left over.
+
+        Parameters
+        ----------
+        weights : Weights
+            The state dict.
+        settings : Settings
+            Those of the config.
+        """
+        made = self.read(weights, settings)
+        weights.finish(self.within, self.buffers)
+        settings.finish(self.name, self.harmless)
+        return replace(made, notes=(*weights.notes, *made.notes))
+
+
+_REGISTERED: dict[str, Family] = {}
+
+
+def family(
+    name: str,
+    what: str,
+    *,
+    route: str,
+    anchor: str,
+    within: str,
+    model_types: tuple[str, ...] = (),
+    reference: Reference | None = None,
+    buffers: str = r"(?!)",
+    harmless: tuple[str, ...] = (),
+    described: Described | None = None,
+) -> Callable[[Read], Read]:
+    """A decorator that registers what reads a family.
+
+    Parameters
+    ----------
+    name, what, route, anchor, within, model_types, reference, buffers, harmless, described
+        As in Family.
+    """
+
+    def registered(read: Read) -> Read:
+        known = _REGISTERED.get(name)
+        if known is not None and known.read.__module__ != read.__module__:
+            raise ArgumentError("name", repr(name), f"a name that {known.read.__module__} has not taken")
+        more = model_types, reference, buffers, harmless, described
+        _REGISTERED[name] = Family(name, what, route, anchor, within, read, *more)
+        return read
+
+    return registered
+
+
+def families() -> Mapping[str, Family]:
+    """Every family by its name: those of this package, then those of installed packages."""
+    _load()
+    return _REGISTERED
+
+
+def family_named(name: object) -> Family:
+    """The Family of this name, an ArgumentError if there is none.
+
+    Parameters
+    ----------
+    name : object
+        The name, if it is one.
+    """
+    known = families()
+    if not isinstance(name, str) or name not in known:
+        raise ArgumentError("family", shown(name), ", ".join(known))
+    return known[name]
+
+
+def family_of(config: Mapping[str, Any]) -> Family:
+    """The Family whose `model_types` have that of a config, an ArgumentError if none has.
+
+    Parameters
+    ----------
+    config : mapping of str to Any
+        The settings.
+    """
+    kind = config.get("model_type")
+    for known in families().values():
+        if kind in known.model_types:
+            return known
+    accepted = ", ".join(kind for known in families().values() for kind in known.model_types)
+    raise ArgumentError("config", f"model_type = {shown(kind)}" if kind is not None else "no model_type", accepted)
+
+
+@cache
+def _load() -> None:
+    """Import the modules of this package, and those that entry points name."""
+    import models.adapters
+
+    for module in pkgutil.iter_modules(models.adapters.__path__):
+        import_module(f"models.adapters.{module.name}")
+    for point in entry_points(group=GROUP):
+        try:
+            point.load()
+        except Exception as error:  # whatever a stranger's module does
+            got = f"the entry point {point.name} = {point.value}, which raises {type(error).__name__}: {error}"
+            raise ArgumentError("family", shown(got, str), "a package whose families can be imported") from None
