@@ -2,111 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from math import pi
+from copy import copy
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from dispersion import Kernel
-from dispersion.block.encodings import (
-    T5,
-    Alibi,
-    ConViTLearned,
-    ConViTPosition,
-    GaussianLobes,
-    KerpleLog,
-    KerplePower,
-    Mask,
-    SkewedLobe,
-    Swin,
-    Uniform,
-    VonMises,
-)
+from dispersion import Encoding, Kernel
+from dispersion.block.encodings import Swin
 from models.layers import Numbers, array, parameter
 
-Formula = Callable[[Any, Tensor], Tensor]
 
-
-def _length(r: Tensor) -> Tensor:
-    return (r**2).sum(-1).sqrt()
-
-
-def _offsets(r: Tensor) -> Tensor:
-    """Key − query, each in [−N/2, N/2)."""
-    n = torch.tensor(r.shape[:-1], device=r.device)
-    return (n // 2 - r) % n - n // 2
-
-
-def _lobes(e: Any, r: Tensor) -> Tensor:
-    centres = e.separation, -e.separation
-    return e.strength * sum(torch.exp(-((r - c) ** 2).sum(-1) / (2 * e.width**2)) for c in centres)
-
-
-def _skewed(e: Any, r: Tensor) -> Tensor:
-    distance = r[..., 0] - e.separation
-    width = torch.where(distance <= 0, e.width_below, e.width_above)
-    return e.strength * torch.exp(-(distance**2) / (2 * width**2))
-
-
-def _von_mises(e: Any, r: Tensor) -> Tensor:
-    k = torch.tensor(e.rest["wavenumber"], dtype=r.dtype, device=r.device).reshape(-1)
-    q = 2 * pi * k / torch.tensor(r.shape[:-1], device=r.device)
-    return e.strength * torch.cos(r @ q - e.phase)
-
-
-def _convit_learned(e: Any, r: Tensor) -> Tensor:
-    offsets = _offsets(r)
-    return (offsets**2).sum(-1) * e.weights[0] + offsets @ e.weights[1:]
-
-
-FORMULAS: dict[type, Formula] = {
-    Uniform: lambda e, r: torch.zeros_like(r[..., 0]),
-    GaussianLobes: _lobes,
-    SkewedLobe: _skewed,
-    VonMises: _von_mises,
-    Alibi: lambda e, r: -e.slope * _length(r),
-    KerpleLog: lambda e, r: -e.r1 * torch.log1p(e.r2 * _length(r)),
-    KerplePower: lambda e, r: -e.r1 * _length(r) ** e.r2,
-    ConViTPosition: lambda e, r: -e.strength * ((_offsets(r) - e.centre) ** 2).sum(-1),
-    ConViTLearned: _convit_learned,
-    Mask: lambda e, r: nn.functional.logsigmoid(e.m),
-}
-"""Logits of the encodings whose parameters train: of the parameters, by the names of the fields, and the lags
-(N_1, …, N_D, D). Of another encoding, or a kernel without one, the logits themselves train.
-"""
-
-
-def places(kernel: Kernel) -> NDArray[np.int64] | None:
-    """Where in the table of its encoding, T5 or Swin, each logit of the `kernel` stands, −1 for none; None for another
-    kernel, and where two entries meet at one lag.
+def trains(kernel: Kernel) -> bool:
+    """Whether the parameters of the encoding of the `kernel` train: it has a formula, and no two entries of a table
+    meet at one lag, where they must stay the same.
     """
     encoding = kernel.encoding
-    if not isinstance(encoding, T5 | Swin):
-        return None
-    if isinstance(encoding, Swin) and any(n < size for n, size in zip(kernel.shape, encoding.table.shape, strict=True)):
-        return None
-    numbered = np.arange(encoding.table.size, dtype=np.float64).reshape(encoding.table.shape)
-    found = replace(encoding, table=numbered).logits(kernel.shape)
-    return np.where(np.isfinite(found), found, -1).astype(np.int64)
+    if isinstance(encoding, Swin) and any(n < m for n, m in zip(kernel.shape, encoding.table.shape, strict=True)):
+        return False
+    return encoding is not None and type(encoding).formula is not Encoding.formula
 
 
 class Positional(nn.Module):
-    """The logits of a `kernel` by lag, (N,) or (N_1, …, N_D)."""
+    """The logits of a `kernel` by lag, (N,) or (N_1, …, N_D): the parameters of its encoding train, or those of its
+    terms and their weights, else the logits themselves.
+    """
 
     lags: Tensor
-    places: Tensor | None
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__()
-        self.kernel, table = kernel, places(kernel)
-        self.register_buffer("places", None if table is None else torch.tensor(table), persistent=False)
-        known = table is not None or type(kernel.encoding) in FORMULAS
-        self.encoding: Any = Numbers(kernel.encoding) if known else None
+        self.kernel = kernel
+        self.encoding: Any = Numbers(kernel.encoding) if trains(kernel) else None
         terms = () if self.encoding is not None else kernel.terms
         self.terms: Any = nn.ModuleList(Positional(term) for _, term in terms)
         self.weights: Any = parameter([weight for weight, _ in terms]) if terms else None
@@ -117,10 +45,12 @@ class Positional(nn.Module):
 
     def forward(self) -> Tensor:
         """(N,) or (N_1, …, N_D)."""
-        if self.places is not None:
-            return nn.functional.pad(self.encoding.table.flatten(), (0, 1), value=-torch.inf)[self.places]
         if self.encoding is not None:
-            return FORMULAS[self.encoding.kind](self.encoding, self.lags)
+            encoding: Any = copy(self.kernel.encoding)
+            for name, values in self.encoding.named_parameters():
+                object.__setattr__(encoding, name, values)
+            with self.lags.device:
+                return encoding.formula(self.lags, torch)
         if self.logits is not None:
             return self.logits
         total = torch.zeros_like(self.lags[..., 0])

@@ -24,7 +24,7 @@ from dispersion import (
     RMSNorm,
     Rotary,
 )
-from dispersion.block.encodings import ENCODINGS
+from dispersion.block.encodings import BUILT_IN, ENCODINGS
 
 PACKAGES = ("dispersion", "amplitude", "simulate")
 
@@ -516,6 +516,7 @@ LEFT_OUT = {
     "amplitude.NormalForm.fields": "takes what its map computes",
     "amplitude.switch": "needs a branch with a bifurcation: seconds",
     "amplitude.directions": "needs a bifurcation: seconds",
+    **{f"dispersion.{kind.__name__}.formula": "called by `logits`" for kind in map(ENCODINGS.get, BUILT_IN[1:])},
 }
 """What is left out, and why; besides drawing."""
 

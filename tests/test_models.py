@@ -31,7 +31,7 @@ from dispersion.block.normalisation import Normalisation
 from dispersion.grid import lag_index
 from models import ConViT, export, load_program, measure, save_program, to_torch
 from models.convit import NAMES
-from models.encodings import FORMULAS, Positional
+from models.encodings import Positional
 from models.module import TorchBlock
 from simulate import iterate
 
@@ -437,7 +437,7 @@ def test_the_parameters_of_an_encoding_train():
 
 @dataclass(frozen=True, eq=False)
 class Notch(Encoding):
-    """An encoding of the user's own."""
+    """An encoding of the user's own whose logits numpy alone computes."""
 
     depth: float
 
@@ -447,16 +447,10 @@ class Notch(Encoding):
         return logits
 
 
-def test_an_encoding_of_the_users_own(monkeypatch):
+def test_an_encoding_without_a_formula_trains_its_logits():
     block = Block([Head(Kernel.of(Notch(2.0), 6), np.eye(2), np.eye(2))])
     x = np.random.default_rng(16).normal(size=(6, 2))
     net = to_torch(block)
     assert relative(net(torch.tensor(x)).detach().numpy(), block.forward(x)) <= 1e-14
     assert export(net).heads[0].kernel.encoding.depth == 2.0
     assert [name for name, _ in net.named_parameters() if "positions" in name] == ["attention.0.positions.0.logits"]
-    monkeypatch.setitem(FORMULAS, Notch, lambda e, r: -e.depth * (r[..., 0] == 0))
-    net = to_torch(block)
-    with torch.no_grad():
-        net.attention[0].positions[0].encoding.depth.fill_(3.0)
-    assert export(net).heads[0].kernel.encoding.depth == 3.0
-    assert relative(net(torch.tensor(x)).detach().numpy(), export(net).forward(x)) <= 1e-14

@@ -1,7 +1,7 @@
 """An encoding that is new, defined here: it works wherever one of ours does, and nothing else is touched."""
 
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import pytest
@@ -34,10 +34,10 @@ class Comb(Encoding):
     strength: float = field(metadata=about("s", "a logit"))
     causal: bool = False
 
-    def logits(self, shape):
-        (n,) = shape
-        lags = np.arange(n) if self.causal else (np.arange(n) + n // 2) % n - n // 2
-        return self.strength * np.cos(np.pi * lags / self.period) ** 2
+    ring_only = True
+
+    def formula(self, lags, xp):
+        return self.strength * xp.cos(np.pi * lags[..., 0] / self.period) ** 2
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,28 @@ def test_simulation_and_sweep(tmp_path):
     assert load(tmp_path / "sweep.nc").amplitude.shape[0] == 2
 
 
+def test_pytorch_trains_its_parameters():
+    torch = pytest.importorskip("torch")
+    from models import export, to_torch
+
+    net, x = to_torch(block()), np.eye(N)[:, :1]
+    parameters = dict(net.attention[0].positions[0].encoding.named_parameters())
+    assert list(parameters) == ["period", "strength"]
+    (net(torch.tensor(x)) ** 2).sum().backward()
+
+    def loss(**changed):
+        kernel = Kernel.of(replace(comb().encoding, **changed), N)
+        return (Block([Head(kernel, -0.6, 1.5)], block().feedforward).forward(x) ** 2).sum()
+
+    step = 1e-6
+    for name, value in (("period", 4.0), ("strength", 1.5)):
+        slope = (loss(**{name: value + step}) - loss(**{name: value - step})) / (2 * step)
+        assert float(parameters[name].grad) == pytest.approx(slope, rel=1e-6)
+    with torch.no_grad():
+        parameters["period"].fill_(5.0)
+    assert export(net).heads[0].kernel.logits.tobytes() == Kernel.of(Comb(5.0, 1.5), N).logits.tobytes()
+
+
 def test_sums_keep_what_they_are_made_of(tmp_path):
     plain = Kernel.table(np.arange(N) / 8)
     mixed = comb() + -0.5 * Kernel.alibi(N, 0.3) + plain
@@ -136,6 +158,7 @@ def test_every_encoding_declares_its_fields():
         (lambda: Comb(2, 1.0, 1), "causal: got 1; accepted: True or False"),
         (lambda: PlainRamp(np.nan), "slope: got nan; accepted: a finite number"),
         (lambda: Kernel.of(Comb, 8), "encoding: got type; accepted: an Encoding"),
+        (lambda: Kernel.of(Comb(2, 1.0), (4, 4)), "n: got (4, 4); accepted: a whole number of at least 2"),
         (lambda: Kernel.of(Alibi(0.5), 1), "n: got 1; accepted: a whole number of at least 2"),
     ],
 )

@@ -3,14 +3,14 @@
 Logits are stored by lag, query minus key. Encodings whose source counts key minus query (ConViT, T5) are given in their
 own sense and turned round here. Where a source defines an encoding by distance alone, a torus has the Euclidean one.
 
-A new encoding is a frozen dataclass that derives from `Encoding` and has the method `logits`. With that `Kernel.of`
-makes its kernels, and files of blocks know it by name.
+A new encoding is a frozen dataclass that derives from `Encoding` and has the method `formula`. With that `Kernel.of`
+makes its kernels, files of blocks know it by name, and PyTorch trains its parameters.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import Field, dataclass, field, fields
 from functools import cache, partial
 from inspect import cleandoc
@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dispersion.errors import (
     ArgumentError,
+    check_shape,
     flag,
     frozen,
     frozen_array,
@@ -89,11 +90,13 @@ class Encoding(Noun):
     """A positional encoding: logits b_r by lag on any ring or torus of tokens.
 
     Its subclasses are frozen dataclasses: fields that are `float`, `int` or `bool` are checked to be, and say the rest
-    in their metadata (`about`). `causal` is whether lags are 0 … N−1, else −N/2 ≤ r < N/2 on each axis. A subclass is
-    known to files by `name`, or by the name of the class in small letters, GaussianLobes as gaussian_lobes.
+    in their metadata (`about`). `causal` is whether lags are 0 … N−1, else −N/2 ≤ r < N/2 on each axis; `ring_only`,
+    whether a torus is refused. A subclass is known to files by `name`, or by the name of the class in small letters,
+    GaussianLobes as gaussian_lobes. It has the method `formula`, or `logits` where numpy alone can compute these.
     """
 
     encoding_name: ClassVar[str]
+    ring_only: ClassVar[bool] = False
     causal = False
 
     def __init_subclass__(cls, name: str | None = None) -> None:
@@ -102,10 +105,10 @@ class Encoding(Noun):
         known = ENCODINGS.get(name, cls)
         if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__) or name == "table":
             raise ArgumentError("name", repr(name), "a name that no other encoding has")
-        if "logits" in vars(cls):
-            documented = cls.logits.__doc__ or Encoding.logits.__doc__
-            cls.logits = beyond_float64(cls.logits)  # type: ignore[method-assign]
-            cls.logits.__doc__ = documented
+        for method in {"logits", "formula"} & vars(cls).keys():
+            quiet = beyond_float64(vars(cls)[method])
+            quiet.__doc__ = quiet.__doc__ or getattr(Encoding, method).__doc__
+            setattr(cls, method, quiet)
         told = [cleandoc(cls.__doc__ or cls.__name__), "", "Parameters", "----------"]
         for key, item in vars(cls).items():
             if isinstance(item, Field) and "parameter" in item.metadata:
@@ -139,7 +142,33 @@ class Encoding(Noun):
         (N_1, …, N_D) ndarray
             Entry r mod N is the logit of lag r.
         """
+        return np.asarray(self.formula(self._lags(shape), np))
+
+    def formula(self, lags: Any, xp: Any) -> Any:
+        """b_r of the fields, with the functions of `xp`: one formula for numpy and for PyTorch.
+
+        Parameters
+        ----------
+        lags : (N_1, …, N_D, D) array of xp
+            The representative of each lag, on a ring (N, 1).
+        xp : module
+            numpy, or torch, where the real numbers and arrays among the fields are parameters that train.
+
+        Returns
+        -------
+        (N_1, …, N_D) array of xp
+            Entry r mod N is the logit of lag r.
+        """
         raise NotImplementedError
+
+    def _lags(self, shape: Shape) -> Floats:
+        """(N_1, …, N_D, D) the representative of each lag."""
+        shape = ring_or_torus("shape", shape)
+        if self.ring_only:
+            whole_number("n", shape if len(shape) > 1 else shape[0], 2)
+        if flag("causal", self.causal) and len(shape) > 1:
+            raise ArgumentError("causal", f"True on a torus of shape {shape}", "a ring: a torus has no order")
+        return grid_lags(shape, self.causal).reshape(*shape, len(shape)).astype(np.float64)
 
 
 def _whole(name: str, value: object) -> int | tuple[int, ...]:
@@ -180,8 +209,8 @@ CAUSAL = about("whether lags are 0 … N−1, on a ring, else −N/2 ≤ r < N/2
 class Uniform(Encoding):
     """No positional encoding: b = 0, so λ(q) = δ_{q0} on the grid (Eq. 6)."""
 
-    def logits(self, shape: Shape) -> Floats:
-        return np.zeros(ring_or_torus("n", shape))
+    def formula(self, lags: Any, xp: Any) -> Any:
+        return xp.zeros_like(lags[..., 0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,26 +221,29 @@ class GaussianLobes(Encoding):
     width: float = field(metadata=about("w", "tokens", above=0))
     strength: float = field(metadata=about("s", "a logit"))
 
-    def logits(self, shape: Shape) -> Floats:
-        lags = _lags("n", shape)
-        separation, width = _vector("separation", self.separation, lags.shape[-1]), np.float64(self.width)
-        lobes = sum(np.exp(-((lags - centre) ** 2).sum(-1) / (2 * width**2)) for centre in (separation, -separation))
-        return np.asarray(self.strength * lobes)
+    def formula(self, lags: Any, xp: Any) -> Any:
+        separation = _for_each_axis("separation", self.separation, lags)
+        lobes = (
+            xp.exp(-((lags - centre) ** 2).sum(-1) / (2 * xp.square(self.width)))
+            for centre in (separation, -separation)
+        )
+        return self.strength * sum(lobes)
 
 
 @dataclass(frozen=True, eq=False)
 class SkewedLobe(Encoding):
     """One lobe at lag Δ of a ring with two widths: b_r = s e^{−(r−Δ)²/2ζ²}. Directional: its waves travel."""
 
+    ring_only = True
     separation: float = field(metadata=about("Δ", "tokens"))
     width_below: float = field(metadata=about("ζ for r ≤ Δ", "tokens", above=0))
     width_above: float = field(metadata=about("ζ for r > Δ", "tokens", above=0))
     strength: float = field(metadata=about("s", "a logit"))
 
-    def logits(self, shape: Shape) -> Floats:
-        lags = _ring("n", shape)
-        width = np.where(lags <= self.separation, self.width_below, self.width_above)
-        return np.asarray(self.strength * np.exp(-((lags - self.separation) ** 2) / (2 * width**2)))
+    def formula(self, lags: Any, xp: Any) -> Any:
+        r = lags[..., 0]
+        width = xp.where(r <= self.separation, self.width_below, self.width_above)
+        return self.strength * xp.exp(-((r - self.separation) ** 2) / (2 * width**2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,11 +254,11 @@ class VonMises(Encoding):
     strength: float = field(metadata=about("s", "a logit"))
     phase: float = field(default=0.0, metadata=about("φ", "radians"))
 
-    def logits(self, shape: Shape) -> Floats:
-        shape = ring_or_torus("n", shape)
-        index = grid_index("wavenumber", self.wavenumber, shape)
+    def formula(self, lags: Any, xp: Any) -> Any:
+        *shape, _ = lags.shape
+        index = grid_index("wavenumber", self.wavenumber, tuple(shape))
         q = 2 * np.pi * np.array(np.unravel_index(index, shape)) / np.array(shape)
-        return np.asarray(self.strength * np.cos(_lags("n", shape) @ q - self.phase))
+        return self.strength * xp.cos(lags @ xp.asarray(q, dtype=lags.dtype) - self.phase)
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,8 +270,8 @@ class Alibi(Encoding):
     slope: float = field(metadata=about("m, those of H heads being `alibi_slopes(H)`", "a logit per token"))
     causal: bool = field(default=False, metadata=CAUSAL)
 
-    def logits(self, shape: Shape) -> Floats:
-        return -self.slope * _distance("n", shape, self.causal)
+    def formula(self, lags: Any, xp: Any) -> Any:
+        return -self.slope * _length(lags, xp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,8 +282,8 @@ class KerpleLog(Encoding):
     r2: float = field(metadata=about("r_2", "per token", above=0))
     causal: bool = field(default=False, metadata=CAUSAL)
 
-    def logits(self, shape: Shape) -> Floats:
-        return np.asarray(-self.r1 * np.log1p(self.r2 * _distance("n", shape, self.causal)))
+    def formula(self, lags: Any, xp: Any) -> Any:
+        return -self.r1 * xp.log1p(self.r2 * _length(lags, xp))
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,8 +296,8 @@ class KerplePower(Encoding):
     r2: float = field(metadata=about("r_2", above=0, most=2))
     causal: bool = field(default=False, metadata=CAUSAL)
 
-    def logits(self, shape: Shape) -> Floats:
-        return np.asarray(-self.r1 * _distance("n", shape, self.causal) ** self.r2)
+    def formula(self, lags: Any, xp: Any) -> Any:
+        return -self.r1 * _length(lags, xp) ** self.r2
 
 
 def _function(name: str, value: object) -> object:
@@ -281,6 +313,7 @@ class Fire(Encoding):
     or f(ψ(|r|)/ψ(L)) if not causal.
     """
 
+    ring_only = True
     mlp: Callable[[Floats], ArrayLike] = field(
         metadata=about("f, from (N,) in [0, 1] to (N,) logits, such as `relu_mlp`", check=_function)
     )
@@ -289,12 +322,12 @@ class Fire(Encoding):
     causal: bool = field(default=True, metadata=CAUSAL)
 
     def logits(self, shape: Shape) -> Floats:
-        n = len(_ring("n", shape))
-        distance = _distance("n", n, self.causal)
+        lags = self._lags(shape)
+        n = len(lags)
         if self.threshold < n:
             accepted = f"L ≥ n = {n}: past L the logits depend on the query's own position, which no kernel represents"
             raise ArgumentError("threshold", self.threshold, accepted)
-        scaled = np.log1p(self.c * distance) / np.log1p(self.c * self.threshold)
+        scaled = np.log1p(self.c * _length(lags, np)) / np.log1p(self.c * self.threshold)
         try:
             logits = self.mlp(scaled)
         except Exception as error:
@@ -314,10 +347,9 @@ class ConViTPosition(Encoding, name="convit"):
     )
     strength: float = field(metadata=about("α, the locality strength", "a logit per token²"))
 
-    def logits(self, shape: Shape) -> Floats:
-        offsets = _offsets("shape", shape)
-        centre = _vector("centre", self.centre, offsets.shape[-1])
-        return np.asarray(-self.strength * ((offsets - centre) ** 2).sum(-1))
+    def formula(self, lags: Any, xp: Any) -> Any:
+        centre = _for_each_axis("centre", self.centre, lags)
+        return -self.strength * ((_offsets(lags, xp) - centre) ** 2).sum(-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,10 +364,10 @@ class ConViTLearned(Encoding, name="convit_learned"):
         metadata=about("v, (1 + D,), in the paper's order", check=partial(frozen_array, shape=(None,)))
     )
 
-    def logits(self, shape: Shape) -> Floats:
-        offsets = _offsets("shape", shape)
-        weights = frozen_array("weights", self.weights, (1 + offsets.shape[-1],))
-        return np.asarray((offsets**2).sum(-1) * weights[0] + offsets @ weights[1:])
+    def formula(self, lags: Any, xp: Any) -> Any:
+        check_shape("weights", self.weights, (1 + lags.shape[-1],))
+        offsets = _offsets(lags, xp)
+        return (offsets**2).sum(-1) * self.weights[0] + offsets @ self.weights[1:]
 
 
 @dataclass(frozen=True, eq=False)
@@ -344,6 +376,7 @@ class T5(Encoding):
     −N/2 ≤ δ < N/2, if bidirectional; otherwise decoder, and the kernel is causal: δ = 0, −1, …, −(N−1).
     """
 
+    ring_only = True
     table: Floats = field(
         metadata=about("(buckets,) of one head, 32 in T5", "logits", check=partial(frozen_array, shape=(None,)))
     )
@@ -355,8 +388,11 @@ class T5(Encoding):
         """Whether lags are 0 … N−1."""
         return not self.bidirectional
 
-    def logits(self, shape: Shape) -> Floats:
-        offsets = -_ring("n", shape, causal=True) if self.causal else _offsets("n", _ring("n", shape).shape)[..., 0]
+    def formula(self, lags: Any, xp: Any) -> Any:
+        n = len(lags)
+        offsets = -np.arange(n)
+        if self.bidirectional:
+            offsets = (offsets + n // 2) % n - n // 2
         return self.table[_bucket("table", offsets, len(self.table), self.max_distance, self.bidirectional)]
 
 
@@ -371,19 +407,26 @@ class Swin(Encoding):
     table: Floats = field(metadata=about("(2M_1−1, …, 2M_D−1) of one head", "logits", check=_of_lags))
 
     def logits(self, shape: Shape) -> Floats:
-        shape = ring_or_torus("shape", shape)
-        table = frozen_array("table", self.table, (None,) * len(shape))
-        if not all(size % 2 for size in table.shape):
-            raise ArgumentError("table", f"shape {table.shape}", "odd lengths 2M − 1, one for each axis of the torus")
-        lags = [np.arange(size) - size // 2 for size in table.shape]
-        entries = np.ix_(*(lag % n for lag, n in zip(lags, shape, strict=True)))
-        logits = np.full(shape, -np.inf)
-        logits[entries] = table
+        logits, table = super().logits(shape), self.table
+        entries = np.ix_(
+            *((np.arange(size) - size // 2) % n for size, n in zip(table.shape, logits.shape, strict=True))
+        )
         if not np.allclose(logits[entries], table, rtol=1e-12, atol=1e-12):
             need = " × ".join(str(size) for size in table.shape)
             accepted = f"a torus of at least {need}, where r and r − N are not both in the window, or an open boundary"
             raise ArgumentError("shape", shape, accepted)
         return logits
+
+    def formula(self, lags: Any, xp: Any) -> Any:
+        *shape, D = lags.shape
+        sizes = tuple(self.table.shape)
+        check_shape("table", self.table, (None,) * D)
+        if not all(size % 2 for size in sizes):
+            raise ArgumentError("table", f"shape {sizes}", "odd lengths 2M − 1, one for each axis of the torus")
+        # of the lags r, r ± N, … the last one in the window counts
+        entry = np.ix_(*(size - 1 - (size // 2 - np.arange(n)) % n for size, n in zip(sizes, shape, strict=True)))
+        inside = xp.asarray(np.all(np.broadcast_arrays(*(axis >= 0 for axis in entry)), axis=0))
+        return xp.where(inside, self.table[tuple(np.maximum(axis, 0) for axis in entry)], -np.inf)
 
 
 def _mask(name: str, value: ArrayLike) -> Floats:
@@ -399,11 +442,10 @@ class Mask(Encoding):
     m: Floats = field(metadata=about("(N,) or (N_1, …, N_D), entry r mod N for lag r, −inf removing it", check=_mask))
     causal: bool = field(default=False, metadata=CAUSAL)
 
-    def logits(self, shape: Shape) -> Floats:
-        shape = ring_or_torus("n", shape)
-        if self.m.shape != shape:
+    def formula(self, lags: Any, xp: Any) -> Any:
+        if self.m.shape != (shape := lags.shape[:-1]):
             raise ArgumentError("m", f"shape {self.m.shape}", f"shape {shape}, a number for each lag")
-        return mask_logits(self.m)
+        return _log_sigmoid(self.m, xp)
 
 
 BUILT_IN = ("table", *ENCODINGS)
@@ -532,7 +574,11 @@ def mask_logits(m: ArrayLike) -> Floats:
     values = real_array("m", m)
     if np.isnan(values).any():
         raise ArgumentError("m", "NaN", "real numbers, or ±inf")
-    return -np.logaddexp(0.0, -values)
+    return np.asarray(_log_sigmoid(values, np))
+
+
+def _log_sigmoid(m: Any, xp: Any) -> Any:
+    return -xp.logaddexp(xp.zeros_like(m), -m)
 
 
 def ring_or_torus(argument: str, value: Shape) -> tuple[int, ...]:
@@ -547,31 +593,19 @@ def ring_or_torus(argument: str, value: Shape) -> tuple[int, ...]:
     return shape
 
 
-def _ring(argument: str, value: Shape, causal: bool = False) -> NDArray[np.int64]:
-    """(n,) lags of a ring; a torus is refused."""
-    shape = ring_or_torus(argument, value)
-    return grid_lags((whole_number(argument, shape if len(shape) > 1 else shape[0], 2),), causal)
-
-
-def _lags(argument: str, value: Shape, causal: bool = False) -> NDArray[np.int64]:
-    """(N_1, …, N_D, D) lags, on a ring too."""
-    shape = ring_or_torus(argument, value)
-    if flag("causal", causal) and len(shape) > 1:
-        raise ArgumentError("causal", f"True on a torus of shape {shape}", "a ring: a torus has no order")
-    return grid_lags(shape, causal).reshape(*shape, len(shape))
-
-
-def _distance(argument: str, value: Shape, causal: bool = False) -> Floats:
+def _length(lags: Any, xp: Any) -> Any:
     """(N_1, …, N_D) Euclidean length of each lag."""
-    return np.sqrt((_lags(argument, value, causal) ** 2).sum(-1))
+    return xp.sqrt((lags**2).sum(-1))
 
 
-def _offsets(argument: str, value: Shape) -> NDArray[np.int64]:
-    """(N_1, …, N_D, D) offsets key − query by lag, each in [−N/2, N/2)."""
-    n = np.array(ring_or_torus(argument, value))
-    return (n // 2 - _lags(argument, value)) % n - n // 2
+def _offsets(lags: Any, xp: Any) -> Any:
+    """(N_1, …, N_D, D) offsets key − query, each in [−N/2, N/2)."""
+    n = xp.asarray(lags.shape[:-1], dtype=lags.dtype)
+    return (n // 2 - lags) % n - n // 2
 
 
-def _vector(argument: str, value: Any, D: int) -> Floats:
-    """`value` as (D,) finite numbers; a bare number will do if D = 1."""
-    return frozen_array(argument, value if isinstance(value, Iterable) or D > 1 else [value], (D,))
+def _for_each_axis(argument: str, value: Any, lags: Any) -> Any:
+    """`value` if it is a number for each axis of the `lags` (…, D); a bare number will do if D = 1."""
+    if np.ndim(value) or lags.shape[-1] > 1:
+        check_shape(argument, value if np.ndim(value) else np.asarray(value), (lags.shape[-1],))
+    return value
