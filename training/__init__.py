@@ -16,12 +16,20 @@ if TYPE_CHECKING:
     from training.fitting import Curves, Snapshot, accuracy, adamw, cross_entropy, fit
     from training.frame import Frame
     from training.looped import Looped
+    from training.statistics import at_steps, early_auc, paired, windows, z_scores
+    from training.study import Study
 
 _HOME = {
     "Code": "codes",
     "Frame": "frame",
+    "Study": "study",
     "Target": "engineering",
+    "at_steps": "statistics",
+    "early_auc": "statistics",
     "engineer": "engineering",
+    "paired": "statistics",
+    "windows": "statistics",
+    "z_scores": "statistics",
 }
 """The module of each name that needs no PyTorch."""
 
@@ -45,12 +53,18 @@ __all__ = [
     "Frame",
     "Looped",
     "Snapshot",
+    "Study",
     "Target",
     "accuracy",
     "adamw",
+    "at_steps",
     "cross_entropy",
+    "early_auc",
     "engineer",
     "fit",
+    "paired",
+    "windows",
+    "z_scores",
 ]
 if not INSTALLED:
     __all__[:] = [name for name in __all__ if name in _HOME]

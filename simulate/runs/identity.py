@@ -25,7 +25,7 @@ from dispersion.errors import ArgumentError
 SIZE = 16
 """Bytes of a digest."""
 
-OURS = ("amplitude", "dispersion", "figures", "models", "simulate", "tokenwaves")
+OURS = ("amplitude", "dispersion", "figures", "models", "simulate", "tokenwaves", "training")
 """Packages whose functions the version stands for."""
 
 PLAIN = {type(None), bool, int, float, complex, str, bytes}

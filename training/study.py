@@ -1,0 +1,337 @@
+"""Studies: arms trained on tasks, from several seeds and training sizes, all arms of a seed on the same draws."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispersion import ArgumentError
+from dispersion.errors import instance, items, shown, whole_number
+from simulate.runs.columns import Column, Part
+from simulate.runs.identity import PLAIN, digest
+from simulate.runs.netcdf import checked_path, load
+from simulate.runs.spread import Jobs, jobs_of
+from simulate.runs.store import Memory
+from simulate.runs.task import Progress, Task, ignored
+from simulate.runs.versions import version
+from simulate.runs.work import Work
+from training import INSTALLED
+from training.experiment import Experiment
+
+if TYPE_CHECKING:
+    from xarray import Dataset
+
+    from simulate.runs.progress import Shown
+
+STATUS = ("trained", "failed", "not run")
+"""How a unit of work ended, by the number that stands for it."""
+
+ENDINGS = {
+    "status": Column(
+        (),
+        (),
+        np.int8,
+        STATUS.index("not run"),
+        {
+            "long_name": "how the training of all arms ended",
+            "units": "1",
+            "flag_values": np.arange(len(STATUS), dtype=np.int8),
+            "flag_meanings": " ".join(word.replace(" ", "_") for word in STATUS),
+        },
+    ),
+    "reason": Column((), (), object, "", {"long_name": "why the training failed, else empty", "units": "1"}),
+}
+"""Recorded of every unit."""
+
+SEEDS = 10**6
+"""The most seeds that can be asked for by their number."""
+
+RESERVED = {*ENDINGS, "task", "seed", "size", "arm", "role"}
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """Arms × tasks × seeds × training sizes, paired: the arms of a seed share everything but what they are.
+
+    The unit of work is one task, seed and size, with all arms side by side, so that no number depends on who did it.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        How arms are trained.
+    arms, tasks : sequence of object
+        What is trained, and on what; each has a `name` of its own. Objects of any class that `experiment` takes.
+    seeds : int or sequence of int
+        Whole numbers, or how many from 0 on.
+    sizes : sequence of int
+        Examples in the training set.
+    specification : str
+        The text it was read from, if it was; kept in the result.
+
+    Raises
+    ------
+    ArgumentError
+        Names what cannot be used.
+    """
+
+    experiment: Experiment
+    arms: Sequence[Any]
+    tasks: Sequence[Any]
+    seeds: int | Sequence[int] = 12
+    sizes: Sequence[int] = (512,)
+    specification: str = ""
+
+    def __post_init__(self) -> None:
+        instance("experiment", self.experiment, Experiment)
+        for name in ("arms", "tasks"):
+            object.__setattr__(self, name, _named(name, getattr(self, name)))
+        seeds: Any = self.seeds
+        if not isinstance(seeds, Sequence | np.ndarray):
+            seeds = range(whole_number("seeds", seeds, 1, SEEDS))
+        object.__setattr__(self, "seeds", _different("seeds", seeds, 0))
+        object.__setattr__(self, "sizes", _different("sizes", self.sizes, 1))
+        for name in (taken := set(self.experiment.columns(self.arms))) & RESERVED:
+            raise ArgumentError("experiment", f"a column {name!r}", "other names than those of every study")
+        for name in set(self.experiment.coordinates(self.arms)) & (RESERVED | taken):
+            raise ArgumentError("experiment", f"a dimension {name!r}", "other names than those of every study")
+        for task in self.tasks:
+            self.experiment.check(self.arms, task, self._axes["seed"][0].item())
+
+    @property
+    def units(self) -> int:
+        """Units of work."""
+        return prod(map(len, self._axes.values()))
+
+    @property
+    def estimate(self) -> str:
+        """How much work it is."""
+        parts = " × ".join(f"{len(values)} {name}{'s' * (len(values) > 1)}" for name, values in self._axes.items())
+        arms = f"{len(self.arms)} arm{'s' * (len(self.arms) > 1)}"
+        return f"{self.units} units ({parts}) of {arms}, {self.experiment.steps} steps each"
+
+    def run(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        resume: bool = True,
+        workers: int = 1,
+        progress: Shown = None,
+    ) -> Dataset:
+        """Train what is not trained yet.
+
+        Ctrl-C ends it early: what is finished is kept and the attribute `interrupted` is 1; the same call goes on.
+        After kill -9 no finished unit is lost either.
+
+        Parameters
+        ----------
+        path : path-like, optional
+            A netCDF file for the result; finished units gather in the folder `path`.parts until then.
+        resume : bool
+            Go on with the unfinished study at `path`, or return a finished one, if it has the same settings.
+        workers : int
+            Processes, each with one thread; 1 for this process alone. They change no number.
+        progress : bool or 'lines', optional
+            A bar on stderr; None shows it on a terminal only; 'lines' for a plain line every half minute.
+
+        Returns
+        -------
+        xarray.Dataset
+            Over task, seed, size and arm: what the experiment records, status and reason of each unit, and the role of
+            each arm for each task.
+
+        Raises
+        ------
+        ArgumentError
+            A file that holds another study, or cannot be written; a study of which nothing could be trained.
+        """
+        workers = whole_number("workers", workers, 1, 1024)
+        axes = self._axes
+        seeds, sizes = (tuple(axes[name].tolist()) for name in ("seed", "size"))
+        units = Units(self.experiment, tuple(self.arms), tuple(self.tasks), seeds, sizes)
+        jobs = Jobs(0, {}) if workers == 1 else jobs_of(workers, "loky")
+        work = Work(
+            units, axes, self._settings(), None, jobs, 1, self._attributes(), self._coordinates(), self._variables()
+        )
+        if path is None:
+            store = Memory(len(units), units.columns)
+            work.run(store, progress)
+            data = work.result(store).dataset()
+        else:
+            target = checked_path(path)
+            work.run_at(target, resume, progress)
+            data = load(target)
+        if (data.status != STATUS.index("failed")).any():
+            return data
+        raise ArgumentError("study", f"no unit that can be trained ({data.reason.values.flat[0]})", "one at least")
+
+    @property
+    def _axes(self) -> dict[str, NDArray]:
+        """What numbers the units, by name."""
+        return {
+            "task": np.array([task.name for task in self.tasks]),
+            "seed": np.array(self.seeds, dtype=np.int64),
+            "size": np.array(self.sizes, dtype=np.int64),
+        }
+
+    def _settings(self) -> dict[str, str]:
+        """What makes a study another, by name."""
+        parts = {name: digest(getattr(self, name)) for name in ("arms", "tasks", "seeds", "sizes")}
+        return {
+            "experiment": type(self.experiment).__qualname__,
+            **{name: _setting(value) for name, value in _fields(self.experiment).items()},
+            **parts,
+            "version": version(),
+            "version of torch": version("torch"),
+        }
+
+    def _attributes(self) -> dict[str, Any]:
+        return {
+            "title": f"{len(self.arms)} arms trained on {len(self.tasks)} tasks, paired by seed",
+            "experiment": _described(self.experiment),
+            **{name: _described(list(getattr(self, name))) for name in ("arms", "tasks")},
+            "specification": self.specification,
+            "torch_version": version("torch"),
+        }
+
+    def _coordinates(self) -> dict[str, Any]:
+        names = np.array([arm.name for arm in self.arms])
+        return {"arm": (("arm",), names, {"long_name": "arm"}), **self.experiment.coordinates(self.arms)}
+
+    def _variables(self) -> dict[str, Any]:
+        roles = [[self.experiment.role(arm, task) for arm in self.arms] for task in self.tasks]
+        described = {"long_name": "what the arm is to the task: matched, mismatched or baseline", "units": "1"}
+        return {"role": (("task", "arm"), np.array(roles), described)}
+
+
+@dataclass(frozen=True)
+class Units(Task):
+    """The units of work of a study, numbered in C order over tasks, seeds and sizes."""
+
+    kind, made_of, unit = "study", "arms or tasks", "step"
+
+    experiment: Experiment
+    arms: tuple[Any, ...]
+    tasks: tuple[Any, ...]
+    seeds: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def columns(self) -> dict[str, Column]:
+        """What is recorded, by name."""
+        return {**self.experiment.columns(self.arms), **ENDINGS}
+
+    @property
+    def steps(self) -> int:
+        """Steps of progress in a unit."""
+        return self.experiment.steps
+
+    def __len__(self) -> int:
+        """Number of units."""
+        return len(self.tasks) * len(self.seeds) * len(self.sizes)
+
+    def run(self, first: int, last: int, given: NDArray | None, progress: Progress = ignored) -> Part:
+        """The units `first` to `last`; one whose numbers cannot be had is marked as failed, with the reason."""
+        part = Part.blank(first, last, self.columns)
+        for unit, (task, seed, size) in list(enumerate(product(self.tasks, self.seeds, self.sizes)))[first:last]:
+            told = Told(progress)
+            try:
+                with one_thread():
+                    found = self.experiment.train(self.arms, task, size, seed, told)
+                for name, column in self.experiment.columns(self.arms).items():
+                    part.enter(name, unit - first, np.asarray(found[name], dtype=column.kind).reshape(column.sizes))
+                part.enter("status", unit - first, STATUS.index("trained"))
+            except (ValueError, ArithmeticError) as error:  # any other is no property of the unit
+                part.reasons[unit] = f"{type(error).__name__}: {shown(error, str)}"
+                part.enter("status", unit - first, STATUS.index("failed"))
+                part.enter("reason", unit - first, part.reasons[unit])
+            progress(self.steps - told.steps)
+        return part
+
+
+class Told:
+    """A Progress that counts what it is told."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.steps, self._progress = 0, progress
+
+    def __call__(self, steps: int) -> None:
+        self.steps += steps
+        self._progress(steps)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread for whatever computes inside, so that its numbers do not depend on how many there are."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        if not INSTALLED:
+            yield
+            return
+        import torch
+
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+
+
+def _named(argument: str, values: Sequence[Any]) -> tuple[Any, ...]:
+    """`values`, one or more, each with a name of its own that can be printed."""
+    found = tuple(items(argument, values))
+    if not found:
+        raise ArgumentError(argument, "none", "one or more")
+    taken: set[str] = set()
+    for number, value in enumerate(found):
+        name = getattr(value, "name", None)
+        if not isinstance(name, str) or not name or name != shown(name, str) or name in taken:
+            got = f"{type(value).__name__} with the name {shown(name)}"
+            raise ArgumentError(f"{argument}[{number}]", got, "an object with a name of its own, in one line")
+        taken.add(name)
+    return found
+
+
+def _different(argument: str, values: Sequence[int], least: int) -> tuple[int, ...]:
+    """`values`, one or more different whole numbers."""
+    found = [whole_number(f"{argument}[{place}]", value, least) for place, value in enumerate(items(argument, values))]
+    if not found or len(set(found)) < len(found):
+        raise ArgumentError(argument, shown(found), "one whole number or more, all different")
+    return tuple(found)
+
+
+def _fields(value: Any) -> Mapping[str, Any]:
+    """The fields of a dataclass by name, else all that there is to an object."""
+    if is_dataclass(value):
+        return {item.name: getattr(value, item.name) for item in fields(value)}
+    return {"settings": value}
+
+
+def _setting(value: Any) -> str:
+    return repr(value) if type(value) in PLAIN else digest(value)
+
+
+def _described(value: Any) -> str:
+    """`value` as JSON, dataclasses as tables with their type."""
+    return json.dumps(_tables(value), ensure_ascii=False)
+
+
+def _tables(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"type": type(value).__name__, **{name: _tables(part) for name, part in _fields(value).items()}}
+    if isinstance(value, Mapping):
+        return {str(name): _tables(part) for name, part in value.items()}
+    if isinstance(value, tuple | list):
+        return [_tables(part) for part in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return value if type(value) in PLAIN - {bytes, complex} else shown(type(value).__qualname__, str)
