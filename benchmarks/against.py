@@ -43,12 +43,12 @@ def works() -> dict[str, object]:
         )
 
     axes = {"gain": np.linspace(0.2, 0.8, 24), "strength": np.linspace(1, 3, 24)}
-    scalar, vector, long = ring(0.4, 2.0), wide(64, 16, 4), wide(32, 32, 4)
+    scalar, small, vector, long = ring(0.4, 2.0), wide(16, 4, 4), wide(64, 16, 4), wide(32, 32, 4)
     kernels = rng.normal(size=(20_000, 32))
     line = Block([Head(Kernel.alibi(4096, 0.3), -0.4, 1.5)], tanh)
     mode = dispersion_relation(scalar).leading()
     guess = standing_wave(scalar, 4).amplitude * 2 * np.cos(np.pi / 4 * np.arange(32))
-    state = rng.normal(size=(64, 16))
+    state, small_state, scalar_state = (rng.normal(size=shape) for shape in ((64, 16), (16, 4), (32, 1)))
 
     def stored() -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -62,10 +62,12 @@ def works() -> dict[str, object]:
         "long scalar ring": lambda: iterate(line, 100, 1e-3, rng=0, tolerance=None),
         "vector trajectory": lambda: iterate(vector, 200, 1e-3, rng=0, tolerance=None),
         "forward of a block": lambda: [vector.forward(state) for _ in range(50)],
+        "forward of a small block": lambda: [small.forward(small_state) for _ in range(50)],
+        "forward of a scalar block": lambda: [scalar.forward(scalar_state) for _ in range(50)],
         "dispersion relation, d = 32": lambda: dispersion_relation(long).multipliers,
         "symbols of many kernels": lambda: symbols_of(kernels),
         "full Jacobian": lambda: full_jacobian(vector),
-        "chain forward": lambda: Chain(scalar, 64, "open").forward(rng.normal(size=(64, 1))),
+        "chain forward": lambda: [Chain(scalar, 64, "open").forward(rng.normal(size=(64, 1))) for _ in range(20)],
         "blocks of a sweep": lambda: [ring(gain, 2.0) for gain in np.linspace(0.1, 1, 500)],
         "normal form, order 7, scalar": lambda: normal_form(scalar, [mode], order=7).coefficients,
         "normal form, order 5, d = 32": lambda: normal_form(long, dispersion_relation(long).leading(), 5).coefficients,

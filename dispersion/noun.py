@@ -19,19 +19,22 @@ class Noun:
     """The base of frozen dataclasses whose cached properties may rely on their fields.
 
     Arrays in the fields, and in tuples, lists and dictionaries there, are made read-only. A copy or a pickle holds the
-    fields alone: what is cached is computed anew from them. In methods and cached properties underflow is harmless.
+    fields alone: what is cached is computed anew from them. In methods and cached properties underflow is harmless;
+    methods of one underscore are called from these.
     """
 
     def __init_subclass__(cls) -> None:
         for name, member in list(vars(cls).items()):
+            if name.startswith("_") and not name.startswith("__"):
+                continue
             if isfunction(member):
                 setattr(cls, name, harmless_underflow(member))
             elif isinstance(member, classmethod):
                 setattr(cls, name, classmethod(harmless_underflow(member.__func__)))
 
     def __post_init__(self) -> None:
-        for field in fields(self):  # type: ignore[arg-type]
-            read_only(getattr(self, field.name))
+        for value in vars(self).values():
+            read_only(value)
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]

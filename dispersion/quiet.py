@@ -24,6 +24,9 @@ def _ignoring(*kinds: str) -> Callable[[F], F]:
     bits = sum(1 << KINDS.index(kind) for kind in kinds)
 
     def decorate(function: F) -> F:
+        if getattr(function, "ignores", 0) & bits == bits:
+            return function
+
         @functools.wraps(function)
         def quiet(*args: Any, **kwargs: Any) -> Any:
             ignored = _ignored.get()
@@ -36,6 +39,7 @@ def _ignoring(*kinds: str) -> Callable[[F], F]:
             finally:
                 _ignored.reset(token)
 
+        quiet.ignores = bits  # type: ignore[attr-defined]
         return quiet  # type: ignore[return-value]
 
     return decorate

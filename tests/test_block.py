@@ -8,7 +8,19 @@ from conftest import SMOOTH
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispersion import Activation, ArgumentError, Block, FeedForward, Head, Kernel
+from dispersion import (
+    Activation,
+    ArgumentError,
+    Block,
+    Chain,
+    FeedForward,
+    Head,
+    Kernel,
+    LayerNorm,
+    OutputValue,
+    RMSNorm,
+)
+from dispersion.quiet import beyond_float64, harmless_underflow
 
 SCALAR = {
     "tanh": math.tanh,
@@ -221,3 +233,38 @@ def test_a_block_with_an_attention_bias_is_not_plain():
 def test_refusals_name_the_argument(make, argument):
     with pytest.raises(ArgumentError, match=rf"^{argument}: got .+; accepted: .+"):
         make()
+
+
+PARTS = ("block", "head", "factors", "feedforward", "normalisation")
+
+
+def test_a_forward_pass_checks_its_states_once(monkeypatch):
+    rng = np.random.default_rng(0)
+    head = Head(Kernel.alibi(4, 0.3), OutputValue(rng.normal(size=(2, 1)), rng.normal(size=(1, 2))), np.eye(2))
+    feedforward = FeedForward.elementwise("gelu", 2, 0.3)
+    block = Block([head] * 4, feedforward, 1.0, LayerNorm.identity(2), RMSNorm.identity(2))
+    x, chain = rng.normal(size=(4, 2)), Chain(block, 4, "open")
+    expected = block.forward(x), chain.forward(x)
+
+    def refuse(*_):
+        raise AssertionError("checked again")
+
+    for part in PARTS:
+        monkeypatch.setattr(f"dispersion.block.{part}.states", refuse)
+    monkeypatch.setattr("dispersion.block.activation.number_array", refuse)
+    for method in (block.seen, block.pointwise, head.attention, feedforward, block.attention_norm):
+        with pytest.raises(AssertionError):
+            method(x)
+    for now, before in zip((block.forward(x), chain.forward(x)), expected, strict=True):
+        assert np.array_equal(now, before)
+
+
+def test_what_is_quiet_is_not_wrapped_again():
+    def function():
+        return np.array([1e-300]) * 1e-300, np.array([1e300]) * 1e300
+
+    quiet = beyond_float64(function)
+    assert harmless_underflow(quiet) is quiet
+    quieter = beyond_float64(harmless_underflow(function))
+    with np.errstate(all="raise"):
+        assert quieter() == (0, np.inf)

@@ -57,7 +57,10 @@ class Activation(Noun):
         y : (…) array_like
             Real or complex, its shape kept.
         """
-        return FUNCTIONS[self.name].value(number_array("y", y), self.coefficients)
+        return self._image(number_array("y", y))
+
+    def _image(self, y: NDArray) -> NDArray:
+        return FUNCTIONS[self.name].value(y, self.coefficients)
 
     @beyond_float64
     def taylor(self, y: ArrayLike, order: int) -> NDArray:

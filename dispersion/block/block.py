@@ -33,6 +33,7 @@ from dispersion.errors import (
     real_states,
     states,
 )
+from dispersion.grid import positions
 from dispersion.memory import require
 from dispersion.noun import Noun
 from dispersion.quiet import beyond_float64
@@ -184,8 +185,9 @@ class Block(Noun):
         require_periodic(self)
         x, squeezed = self._states(x)
         require("x", f"{x.size // (self.n * self.d):,} states of {self.n:,} tokens", forward_memory(self, x))
-        seen = self.seen(x)
-        out = self.pointwise(x + self.mix([head.attention(seen) for head in self.heads], seen))
+        seen, position = self._seen(x), positions(self.shape)
+        attention = [head._attention(seen, head.positional(), position) for head in self.heads]
+        out = self._pointwise(x + self._mix(attention, seen))
         return out[..., 0] if squeezed else out
 
     @beyond_float64
@@ -197,8 +199,10 @@ class Block(Noun):
         x : (…, d) ndarray
             States.
         """
-        x = states("x", x, self.d)
-        return x if self.attention_norm is None or self.placement == "post" else self.attention_norm(x)
+        return self._seen(states("x", x, self.d))
+
+    def _seen(self, x: NDArray) -> NDArray:
+        return x if self.placement == "post" else _normalised(self.attention_norm, x)
 
     @beyond_float64
     def mix(self, attention: Sequence[NDArray], seen: NDArray) -> NDArray:
@@ -214,9 +218,11 @@ class Block(Noun):
         seen = states("seen", seen, None, self.d)
         if len(instance("attention", attention, Sequence)) != len(self.heads):
             raise ArgumentError("attention", f"weights of {len(attention)} heads", f"those of {len(self.heads)}")
-        attention = [states("attention", weights, None, seen.shape[-2]) for weights in attention]
+        return self._mix([states("attention", weights, None, seen.shape[-2]) for weights in attention], seen)
+
+    def _mix(self, attention: Sequence[NDArray], seen: NDArray) -> NDArray:
         heads = zip(attention, self.heads, strict=True)
-        mixed = np.asarray(sum(head.output_value.mix(weights, seen) for weights, head in heads))
+        mixed = np.asarray(sum(head.output_value._mix(weights, seen) for weights, head in heads))
         return self.attention_scale * (mixed if self.attention_bias is None else mixed + self.attention_bias)
 
     @beyond_float64
@@ -228,7 +234,9 @@ class Block(Noun):
         y : (…, d) ndarray
             States after the attention branch.
         """
-        y = states("y", y, self.d)
+        return self._pointwise(states("y", y, self.d))
+
+    def _pointwise(self, y: NDArray) -> NDArray:
         if self.placement == "pre":
             return y + self._feedforward(_normalised(self.feedforward_norm, y))
         h = _normalised(self.attention_norm, y)
@@ -303,8 +311,9 @@ class Block(Noun):
         a = self.homogeneous_state(a)
         # every row of the attention weights sums to one
         one = np.ones((1, 1))
-        return a + self.mix([one] * len(self.heads), self.seen(a)[None, :])[0]
+        return a + self._mix([one] * len(self.heads), self._seen(a)[None, :])[0]
 
+    @beyond_float64
     def homogeneous_map(self, a: ArrayLike) -> NDArray[np.float64]:
         """(d,) g(a) = H(y*): F(1⊗a) = 1⊗g(a).
 
@@ -313,7 +322,7 @@ class Block(Noun):
         a : (d,) array_like
             A number is accepted for d = 1.
         """
-        return self.pointwise(self.attended(a))
+        return self._pointwise(self.attended(a))
 
     def homogeneous_state(self, a: ArrayLike | None) -> NDArray[np.float64]:
         """(d,) the features `a` of a homogeneous state as an array.
@@ -329,7 +338,7 @@ class Block(Noun):
         return frozen_array("state", state.reshape(1) if self.d == 1 and state.ndim == 0 else state, (self.d,))
 
     def _feedforward(self, y: NDArray) -> NDArray:
-        return np.zeros_like(y) if self.feedforward is None else self.feedforward(y)
+        return np.zeros_like(y) if self.feedforward is None else self.feedforward._image(y)
 
     def _feedforward_slope(self, y: NDArray) -> NDArray[np.float64]:
         return np.zeros((*y.shape, self.d)) if self.feedforward is None else self.feedforward.jacobian(y)
@@ -359,7 +368,7 @@ def require_periodic(block: Block) -> None:
 
 
 def _normalised(norm: Normalisation | None, x: NDArray) -> NDArray:
-    return x if norm is None else norm(x)
+    return x if norm is None else norm._image(x)
 
 
 def _chained(slope: NDArray[np.float64], norm: Normalisation | None, x: NDArray) -> NDArray[np.float64]:

@@ -59,7 +59,7 @@ def _head(head: Head, seen: Floats, slope: Floats) -> Floats:
     n = len(seen)
     values = seen @ head.value.T
     logit, position = head.query_key, positions(head.kernel.shape)
-    queries, keys = logit.queries(seen, position) / logit.root, logit.keys(seen, position)
+    queries, keys = logit._queries(seen, position) / logit.root, logit._keys(seen, position)
     query_slopes, key_slopes = logit.query_slope(position) / logit.root, logit.key_slope(position)
     content, positional = queries @ keys.T, head.positional()
     if head.gate is None:

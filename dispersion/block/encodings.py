@@ -193,7 +193,7 @@ def _checks(kind: type[Encoding]) -> list[tuple[str, Callable[[str, Any], Any]]]
 def _per_axis(name: str, value: ArrayLike) -> float | Floats:
     """`value` as a finite number, or as an array of one for each axis."""
     array = real_array(name, value)
-    return real_number(name, value) if array.ndim == 0 else frozen_array(name, array, (None,))
+    return real_number(name, array) if array.ndim == 0 else frozen_array(name, array, (None,))
 
 
 def _of_lags(name: str, value: ArrayLike) -> Floats:
@@ -583,12 +583,13 @@ def _log_sigmoid(m: Any, xp: Any) -> Any:
 
 def ring_or_torus(argument: str, value: Shape) -> tuple[int, ...]:
     """`value` as the shape of a ring or torus of two tokens or more."""
-    if isinstance(value, tuple | Sequence) and len(value) > 1:
-        shape = tuple(whole_number(argument, size, 1) for size in value)
+    sizes = () if isinstance(value, int) or not isinstance(value, Sequence) else value
+    if len(sizes) > 1:
+        shape = tuple(whole_number(argument, size, 1) for size in sizes)
         if max(shape) == 1:
             raise ArgumentError(argument, shape, "a torus of at least 2 tokens")
     else:
-        shape = (whole_number(argument, value[0] if isinstance(value, tuple | Sequence) and value else value, 2),)
+        shape = (whole_number(argument, sizes[0] if sizes else value, 2),)
     require(argument, f"{prod(shape):,} tokens", 8 * (2 * len(shape) + 6) * prod(shape))
     return shape
 

@@ -40,12 +40,36 @@ class ContentLogit(Noun):
     linear: Floats | None
     """(d,) w of the part wᵀx_j that depends on no position, or None for zero."""
 
+    @beyond_float64
     def queries(self, x: NDArray, position: Position = None) -> NDArray:
-        """(…, n, d_h) queries of states `x` (…, n, d)."""
+        """(…, d_h) queries of states.
+
+        Parameters
+        ----------
+        x : (…, d) ndarray
+            States.
+        position : (n, D) int ndarray, optional
+            That of the tokens; if the encoding is rotary and it is given, queries are turned, as by `Rotary.rotated`.
+        """
+        return self._queries(states("x", x, self.d), position)
+
+    @beyond_float64
+    def keys(self, x: NDArray, position: Position = None) -> NDArray:
+        """(…, d_h) keys of states.
+
+        Parameters
+        ----------
+        x : (…, d) ndarray
+            States.
+        position : (n, D) int ndarray, optional
+            That of the tokens; if the encoding is rotary and it is given, keys are turned, as by `Rotary.rotated`.
+        """
+        return self._keys(states("x", x, self.d), position)
+
+    def _queries(self, x: NDArray, position: Position) -> NDArray:
         raise NotImplementedError
 
-    def keys(self, x: NDArray, position: Position = None) -> NDArray:
-        """(…, n, d_h) keys of states `x` (…, n, d)."""
+    def _keys(self, x: NDArray, position: Position) -> NDArray:
         raise NotImplementedError
 
     def query_slope(self, position: Position = None) -> Floats:
@@ -67,8 +91,10 @@ class ContentLogit(Noun):
         position : (n, D) int ndarray, optional
             Where the tokens are, None for all at one.
         """
-        x = states("x", x, None, self.d)
-        products = self.queries(x, position) @ np.swapaxes(self.keys(x, position), -1, -2)
+        return self._logits(states("x", x, None, self.d), position)
+
+    def _logits(self, x: NDArray, position: Position) -> NDArray:
+        products = self._queries(x, position) @ np.swapaxes(self._keys(x, position), -1, -2)
         return products if self.root == 1 else products / self.root
 
     def lag_logits(self, a: Floats, lags: NDArray[np.int64]) -> Floats:
@@ -126,10 +152,10 @@ class Bilinear(ContentLogit):
     def d(self) -> int:  # type: ignore[override]
         return len(self.matrix)
 
-    def queries(self, x: NDArray, position: Position = None) -> NDArray:
+    def _queries(self, x: NDArray, position: Position) -> NDArray:
         return x @ self.matrix if self.linear is None else x @ self.matrix + self.linear
 
-    def keys(self, x: NDArray, position: Position = None) -> NDArray:
+    def _keys(self, x: NDArray, position: Position) -> NDArray:
         return x
 
     def query_slope(self, position: Position = None) -> Floats:
@@ -179,32 +205,10 @@ class QueryKey(ContentLogit):
         """√d_h."""
         return float(np.sqrt(len(self.query)))
 
-    @beyond_float64
-    def queries(self, x: NDArray, position: Position = None) -> NDArray:
-        """(…, d_h) q = Qx + b_q.
-
-        Parameters
-        ----------
-        x : (…, d) ndarray
-            States.
-        position : (n, D) int ndarray, optional
-            That of the tokens; if the encoding is rotary and it is given, queries are turned, as by `Rotary.rotated`.
-        """
-        x = states("x", x, self.d)
+    def _queries(self, x: NDArray, position: Position) -> NDArray:
         return self._at(x @ self.query.T if self.query_bias is None else x @ self.query.T + self.query_bias, position)
 
-    @beyond_float64
-    def keys(self, x: NDArray, position: Position = None) -> NDArray:
-        """(…, d_h) k = Kx + b_k.
-
-        Parameters
-        ----------
-        x : (…, d) ndarray
-            States.
-        position : (n, D) int ndarray, optional
-            That of the tokens; if the encoding is rotary and it is given, keys are turned, as by `Rotary.rotated`.
-        """
-        x = states("x", x, self.d)
+    def _keys(self, x: NDArray, position: Position) -> NDArray:
         return self._at(x @ self.key.T if self.key_bias is None else x @ self.key.T + self.key_bias, position)
 
     def query_slope(self, position: Position = None) -> Floats:
@@ -424,7 +428,9 @@ class OutputValue(Noun):
         x : (…, d) ndarray
             States.
         """
-        x = states("x", x, self.d)
+        return self._values(states("x", x, self.d))
+
+    def _values(self, x: NDArray) -> NDArray:
         return x if self.value is None else x @ self.value.T
 
     @beyond_float64
@@ -439,7 +445,10 @@ class OutputValue(Noun):
             States.
         """
         x = states("x", x, None, self.d)
-        return np.asarray(states("weights", weights, None, x.shape[-2]) @ self.values(x) @ self.output.T)
+        return self._mix(states("weights", weights, None, x.shape[-2]), x)
+
+    def _mix(self, weights: NDArray, x: NDArray) -> NDArray:
+        return np.asarray(weights @ self._values(x) @ self.output.T)
 
     @beyond_float64
     def mix_transposed(self, weights: NDArray, x: NDArray) -> NDArray:

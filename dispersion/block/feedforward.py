@@ -88,8 +88,10 @@ class FeedForward(Noun):
         y : (…, d) ndarray
             States.
         """
-        y = states("y", y, self.d)
-        hidden = self.activation(self._activated(y))
+        return self._image(states("y", y, self.d))
+
+    def _image(self, y: NDArray) -> NDArray:
+        hidden = self.activation._image(self._activated(y))
         if self.gated:
             hidden = hidden * self._inward(y)
         return hidden @ self.weight_out.T + self.bias_out

@@ -187,7 +187,10 @@ class Head(Noun):
         positional = self.positional() if positional is None else positional
         if x.shape[-2] != len(positional):
             raise ArgumentError("x", f"shape {x.shape}", f"shape (…, {len(positional)}, {self.d})")
-        content = self.query_key.logits(x, positions(self.kernel.shape) if position is None else position)
+        return self._attention(x, positional, positions(self.kernel.shape) if position is None else position)
+
+    def _attention(self, x: NDArray, positional: NDArray[np.float64], position: NDArray[np.int64]) -> NDArray:
+        content = self.query_key._logits(x, position)
         if self.gate is None:
             return softmax(content + positional)
         return (1 - self.gate) * softmax(content) + self.gate * softmax(positional)

@@ -75,7 +75,7 @@ class Kernel(Noun):
         if logits.ndim < 1 or min(logits.shape) < 1 or logits.size < 2:
             accepted = "one number for each lag, shape (N,) or (N_1, …, N_D), 2 tokens or more"
             raise ArgumentError("logits", f"shape {logits.shape}", accepted)
-        if (logits == -np.inf).all():
+        if np.count_nonzero(logits == -np.inf) == logits.size:
             raise ArgumentError("logits", "−inf at every lag", "at least one finite number")
         object.__setattr__(self, "logits", logits)
         object.__setattr__(self, "causal", flag("causal", self.causal))

@@ -61,7 +61,10 @@ class Normalisation(Noun):
         x : (…, d) ndarray
             States; complex ones are continued analytically.
         """
-        return self.gain * self._standard(states("x", x, self.d)) + self.bias
+        return self._image(states("x", x, self.d))
+
+    def _image(self, x: NDArray) -> NDArray:
+        return self.gain * self._standard(x) + self.bias
 
     @beyond_float64
     def jacobian(self, x: NDArray[np.float64]) -> NDArray[np.float64]:

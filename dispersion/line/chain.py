@@ -124,10 +124,10 @@ class Chain(Noun):
         count = x.size // (self.n * self.d)
         needed = x.itemsize * (len(self.block.heads) + 3) * count * self.n**2
         require("x", f"{count:,} states of {self.n:,} tokens", needed)
-        seen, position = self.block.seen(x), np.arange(self.n)[:, None]
+        seen, position = self.block._seen(x), np.arange(self.n)[:, None]
         heads = zip(self.block.heads, self._logits, strict=True)
-        attention = [head.attention(seen, logits, position) for head, logits in heads]
-        out = self.block.pointwise(x + self.block.mix(attention, seen))
+        attention = [head._attention(seen, logits, position) for head, logits in heads]
+        out = self.block._pointwise(x + self.block._mix(attention, seen))
         return out[..., 0] if squeezed else out
 
     def jacobian(self, state: ArrayLike | None = None) -> NDArray[np.float64]:

@@ -126,6 +126,7 @@ class Spectrum(Noun):
         """
         return [self.mode(k, index) for k, index in self._leading(whole_number("count", count, 1))]
 
+    @harmless_underflow
     def _leading(self, count: int) -> list[tuple[Wavenumber, int]]:
         half, _ = conjugate_pairs(self.shape)
         values = self.multipliers.reshape(-1, self.d)[half].ravel()
