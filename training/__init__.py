@@ -11,23 +11,38 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from training.codes import Code
+    from training.arms import Arm, Engineered, RandomMode, Sinusoidal, Standard
+    from training.codes import Code, circle_code, value_code
     from training.engineering import Target, engineer
     from training.fitting import Curves, Snapshot, accuracy, adamw, cross_entropy, fit
     from training.frame import Frame
     from training.looped import Looped
     from training.statistics import at_steps, early_auc, paired, windows, z_scores
+    from training.streams import stream
     from training.study import Study
+    from training.tasks import Batch, CoherentShift, FeatureRotation, SpectralInfilling
 
 _HOME = {
+    "Arm": "arms",
+    "Batch": "tasks",
     "Code": "codes",
+    "CoherentShift": "tasks",
+    "Engineered": "arms",
+    "FeatureRotation": "tasks",
     "Frame": "frame",
+    "RandomMode": "arms",
+    "Sinusoidal": "arms",
+    "SpectralInfilling": "tasks",
+    "Standard": "arms",
     "Study": "study",
     "Target": "engineering",
     "at_steps": "statistics",
+    "circle_code": "codes",
     "early_auc": "statistics",
     "engineer": "engineering",
     "paired": "statistics",
+    "stream": "streams",
+    "value_code": "codes",
     "windows": "statistics",
     "z_scores": "statistics",
 }
@@ -48,21 +63,33 @@ INSTALLED = find_spec("torch") is not None
 """Whether PyTorch is installed; without it only what needs none is exported."""
 
 __all__ = [
+    "Arm",
+    "Batch",
     "Code",
+    "CoherentShift",
     "Curves",
+    "Engineered",
+    "FeatureRotation",
     "Frame",
     "Looped",
+    "RandomMode",
+    "Sinusoidal",
     "Snapshot",
+    "SpectralInfilling",
+    "Standard",
     "Study",
     "Target",
     "accuracy",
     "adamw",
     "at_steps",
+    "circle_code",
     "cross_entropy",
     "early_auc",
     "engineer",
     "fit",
     "paired",
+    "stream",
+    "value_code",
     "windows",
     "z_scores",
 ]

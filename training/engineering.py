@@ -103,6 +103,25 @@ class Target(Noun):
         signs = (1, -1) if self.helicity == 0 else (self.helicity,)
         return tuple(self.growth * np.exp(1j * (self.angle + sign * self.rotation)) for sign in signs)
 
+    @property
+    def label(self) -> str:
+        """The target in a few characters: k_c, and the angles that are not zero in units of π."""
+        turns = {"θ": self.angle, "ψ": self.rotation}
+        parts = [f"{name}={value / np.pi:+.4g}π" for name, value in turns.items() if value]
+        return " ".join([f"k={self.wavenumber}", *parts, *([f"helicity={self.helicity:+d}"] if self.helicity else [])])
+
+    def like(self, other: Target) -> bool:
+        """Whether wavenumber, multipliers' phases and helicity are those of another target; gains may differ.
+
+        Parameters
+        ----------
+        other : Target
+            The other one.
+        """
+        turns = [np.exp(1j * np.array([target.angle, target.rotation])) for target in (self, other)]
+        same = (self.wavenumber, self.helicity) == (other.wavenumber, other.helicity)
+        return same and bool(np.abs(turns[0] - turns[1]).max() < 1e-9)
+
 
 def engineer(
     target: Target,

@@ -51,7 +51,7 @@ class Frame(Noun):
         """A frame drawn at random.
 
         Orthonormal parts are uniform (Haar). Q_h and K_h are normal with variance content²/d, the standard weights
-        uniform as Glorot and Bengio have them.
+        are uniform as those of nn.Linear.
 
         Parameters
         ----------
@@ -80,11 +80,11 @@ class Frame(Noun):
             orthonormal(rng, d, d),
             content * rng.standard_normal((heads, d_h, d)) / np.sqrt(d),
             content * rng.standard_normal((heads, d_h, d)) / np.sqrt(d),
-            glorot(rng, d, d).reshape(heads, d_h, d),
-            np.ascontiguousarray(glorot(rng, d, d).reshape(d, heads, d_h).swapaxes(0, 1)),
+            linear(rng, d, d).reshape(heads, d_h, d),
+            np.ascontiguousarray(linear(rng, d, d).reshape(d, heads, d_h).swapaxes(0, 1)),
             orthonormal(rng, m, d),
-            glorot(rng, m, d),
-            glorot(rng, d, m),
+            linear(rng, m, d),
+            linear(rng, d, m),
         )
 
     @property
@@ -119,7 +119,6 @@ def orthonormal(rng: np.random.Generator, rows: int, columns: int) -> Floats:
     return q * np.sign(np.diagonal(r))
 
 
-def glorot(rng: np.random.Generator, rows: int, columns: int) -> Floats:
-    """(rows, columns) uniform on ±√(6/(rows + columns))."""
-    limit = np.sqrt(6 / (rows + columns))
-    return rng.uniform(-limit, limit, (rows, columns))
+def linear(rng: np.random.Generator, rows: int, columns: int) -> Floats:
+    """(rows, columns) uniform on ±1/√columns, as nn.Linear has it."""
+    return rng.uniform(-1, 1, (rows, columns)) / np.sqrt(columns)
