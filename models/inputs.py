@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -16,27 +17,42 @@ from dispersion.errors import ArgumentError, whole_number
 
 Map = Callable[[Tensor], Tensor]
 """A map of hidden states (N, d)."""
+ROUNDING = 1e-12
+"""Relative difference between two runs that may be rounding in another order, as on many threads."""
 
 
-class _Largest(TorchDispatchMode):
-    """The number of entries of the largest tensor made; a view, of a weight say, makes none."""
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A forward pass. image : (n, d) its result. largest : entries of the largest tensor on the way. eps : of the
+    coarsest floating-point numbers on the way.
+    """
+
+    image: NDArray[np.float64]
+    largest: int
+    eps: float
+
+
+class _Watch(TorchDispatchMode):
+    """What a `Run` says of the tensors made; a view, of a weight say, makes none."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.size = 0
+        self.largest, self.eps = 0, torch.finfo(torch.float64).eps
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if isinstance(result, Tensor) and not getattr(func, "is_view", False):
-            self.size = max(self.size, result.numel())
+            self.largest = max(self.largest, result.numel())
+            if result.is_floating_point():
+                self.eps = max(self.eps, torch.finfo(result.dtype).eps)
         return result
 
 
-def forward(fn: Map, base: Tensor) -> tuple[NDArray[np.float64], int]:
-    """(F(base), entries of the largest tensor on the way), after checking what comes out."""
+def forward(fn: Map, base: Tensor) -> Run:
+    """The Run of `fn` on a copy of `base`, after checking what comes out; its result is a copy too."""
     try:
-        with torch.no_grad(), _Largest() as seen:
-            out = fn(base)
+        with torch.no_grad(), _Watch() as seen:
+            out = fn(base.clone())
     except ArgumentError:
         raise
     except KeyboardInterrupt:
@@ -49,9 +65,48 @@ def forward(fn: Map, base: Tensor) -> tuple[NDArray[np.float64], int]:
         raise ArgumentError("fn", got, f"a map to one tensor of the shape {tuple(base.shape)} of the states")
     if out.dtype != torch.float64:
         raise ArgumentError("fn", f"a result in {out.dtype}", "a map that computes in float64")
-    if not bool(torch.isfinite(out).all()):
+    return Run(out.detach().cpu().numpy().copy(), seen.largest, seen.eps)
+
+
+def steady(fn: Map, base: Tensor, near: Tensor) -> Run:
+    """The Run at `base`, after refusing an `fn` that does not give the same every time there and `near` it.
+
+    What it remembers of one state shows at the other, and dropout of what is zero at the one does not at the other. A
+    module that writes its buffers, other than when it first runs, is left with those it had.
+    """
+    before = _buffers(fn)
+    run = forward(fn, base)
+    if not np.isfinite(run.image).all():
         raise ArgumentError("state", "a state that fn maps to NaN or infinity", "a state with a finite image")
-    return out.detach().cpu().numpy(), seen.size
+    settled = _buffers(fn)
+    beside = forward(fn, near)
+    check_same(fn, base, run)
+    check_same(fn, near, beside)
+    written = [name for name, values in _buffers(fn).items() if not _same(values, settled.get(name))]
+    if written:
+        for name, buffer in fn.named_buffers() if isinstance(fn, nn.Module) else ():
+            if name in before and buffer.shape == before[name].shape:
+                buffer.copy_(before[name])
+        got = f"a module that writes its buffer {written[0]} when it runs"
+        raise ArgumentError("fn", got, "a map that leaves itself as it is: net.eval()")
+    return run
+
+
+def check_same(fn: Map, base: Tensor, run: Run) -> None:
+    """Refuse an `fn` that no longer gives what it gave in `run`, at `base`."""
+    away = np.abs(forward(fn, base).image - run.image).max()
+    if away > ROUNDING * np.abs(run.image).max():
+        got = f"results of one state that differ by {away:.1e} from run to run"
+        raise ArgumentError("fn", got, "a map that gives the same every time: net.eval(), no noise, cache or memory")
+
+
+def _buffers(fn: object) -> dict[str, Tensor]:
+    return {name: buffer.clone() for name, buffer in fn.named_buffers()} if isinstance(fn, nn.Module) else {}
+
+
+def _same(one: Tensor, other: Tensor | None) -> bool:
+    equal = other is not None and one.shape == other.shape
+    return equal and bool(((one == other) | (one != one)).all())
 
 
 def check_module(fn: object) -> None:

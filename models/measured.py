@@ -23,19 +23,13 @@ from dispersion.memory import require
 from dispersion.noun import cached_property
 from dispersion.quiet import beyond_float64
 from dispersion.ring.relation import Spectrum
+from models.derivative import check_derivative, pushed, refused
 from models.device import usable
-from models.inputs import Map, check_module, device_of, forward, grid_of, one_line, operator, plain
+from models.inputs import Map, check_module, check_same, device_of, grid_of, plain, steady
+from models.sender import MEMORY, STEP
 
-MEMORY = 2**28
-"""Bytes that the directional derivatives taken at once may fill, by default."""
 COPIES = 12
 """How many tensors of the size of the largest in a forward pass a directional derivative is taken to hold at once."""
-
-EAGER = (
-    "eager attention (fused kernels have no forward-mode derivative): attn_implementation='eager' in transformers, "
-    "set_fused_attn(False) in timm, torch.backends.mha.set_fastpath_enabled(False) for nn.TransformerEncoderLayer, "
-    "torch.nn.attention.sdpa_kernel(SDPBackend.MATH) around any other call"
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,11 +124,13 @@ def measure(
     ------
     ArgumentError
         Names what cannot be used: half precision or float32 weights, fused attention, training mode with dropout, a
-        result of another shape.
+        result of another shape or another from run to run, buffers that are written, a derivative that automatic
+        differentiation does not see.
 
     Notes
     -----
-    d + probes directional derivatives by torch.func.jvp.
+    d + probes + 1 directional derivatives by torch.func.jvp, the last along a random direction, where it is compared
+    with finite differences.
     """
     grid = grid_of(shape)
     a = frozen_array("state", plain("state", state), (None,))
@@ -148,8 +144,10 @@ def measure(
     check_module(fn)
     where = device_of(fn) if device is None else usable(device)
     base = torch.tensor(a, device=where).expand(n, d).contiguous()
-    image, largest = forward(fn, base)
-    at_once = max(1, whole_number("memory", memory, 1) // (COPIES * 8 * max(largest, n * d)))
+    field = np.random.default_rng([1, rng]).normal(size=(n, d)) / np.sqrt(d)
+    scale = STEP * (float(np.linalg.norm(a)) or 1.0)
+    run = steady(fn, base, base + scale * torch.tensor(field, device=base.device))
+    at_once = max(1, whole_number("memory", memory, 1) // (COPIES * 8 * max(run.largest, n * d)))
     origin = 0 if boundary == "periodic" else n // 2
     derivative = _Derivative(fn, base, at_once, sys.stderr.isatty() if progress is None else progress)
 
@@ -161,8 +159,12 @@ def measure(
     probed = derivative([int(token) for token in tokens], directions, "")
     pairs = zip(tokens, directions, probed, strict=True)
     defect = max(_distance(response, origin, u, v, int(token), grid, boundary) for token, v, u in pairs)
+    along = derivative.along(torch.tensor(field, device=base.device)[None])[0]
+    check_derivative(fn, base, run, field, along)
+    check_same(fn, base, run)
     # (d directions, n, d features) → (lag, feature out, feature in)
     by_lag = _rolled(np.moveaxis(response, 0, -1), -origin, grid)
+    image = run.image
     away = np.abs(image - image[origin]).max() / (np.abs(image).max() or 1.0)
     lags = frozen(by_lag.reshape(*grid, d, d))
     return Measured(grid, a, boundary, lags, frozen(image[origin].copy()), float(away), float(defect))
@@ -186,27 +188,23 @@ class _Derivative:
                 tangents = self.base.new_zeros((some.stop - start, n, d))
                 for row, (token, direction) in enumerate(zip(tokens[some], directions[some], strict=True)):
                     tangents[row, token] = torch.as_tensor(direction, device=self.base.device)
-                responses[some] = self._pushed(tangents).detach().cpu().numpy()
+                responses[some] = self.along(tangents)
                 bar.update(len(tangents))
+        return responses
+
+    def along(self, tangents: Tensor) -> NDArray[np.float64]:
+        """(k, n, d) along `tangents` (k, n, d)."""
+        responses = self._pushed(tangents).detach().cpu().numpy().copy()
         if not np.isfinite(responses).all():
             raise ArgumentError("fn", "a derivative that is not finite at this state", "a map with a derivative there")
         return responses
 
     def _pushed(self, tangents: Tensor) -> Tensor:
-        def along(tangent: Tensor) -> Tensor:
-            result: Tensor = torch.func.jvp(self.fn, (self.base,), (tangent,))[1]
-            return result
-
         try:
-            with torch.no_grad():
-                if len(tangents) == 1:
-                    return along(tangents[0])[None]
-                return torch.func.vmap(along)(tangents)
+            return pushed(self.fn, self.base, tangents)
         except (RuntimeError, NotImplementedError) as error:
-            if "forward AD" in str(error):
-                raise ArgumentError("fn", operator(error), EAGER) from None
-            if len(tangents) == 1:
-                raise ArgumentError("fn", one_line(error), "a map that torch.func.jvp can differentiate") from None
+            if len(tangents) == 1 or "forward AD" in str(error):
+                raise refused(error) from None
         # something in fn cannot be batched: one at a time
         self.at_once = 1
         return torch.cat([self._pushed(tangent[None]) for tangent in tangents])

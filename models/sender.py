@@ -13,6 +13,8 @@ from models.inputs import Map
 
 Floats = NDArray[np.float64]
 
+MEMORY = 2**28
+"""Bytes that what is computed at once may fill, by default."""
 STEP = 1e-3
 """First size of a perturbation, relative to the base state; smaller ones follow where it is not yet linear."""
 FINER = 6
@@ -30,9 +32,9 @@ class Sender:
         base: Floats,
         n: int,
         batched: bool,
-        memory: int,
-        device: str | torch.device | None,
-        progress: bool,
+        memory: int = MEMORY,
+        device: str | torch.device | None = None,
+        progress: bool = False,
     ) -> None:
         self.layers, self.base, self.progress = layers, base, progress
         self.device = None if device is None else usable(device)
@@ -61,6 +63,21 @@ class Sender:
                 break
             todo, coarse = todo[left], fine[left]
         return best, noise
+
+    def difference(self, field: Floats, size: float) -> Floats:
+        """(n, d) the central difference of this `size` along `field` (n, d)."""
+        return np.asarray(self._derivative(field[None], np.array([size]))[0])
+
+    def kink(self, field: Floats, size: float) -> float:
+        """How far the derivatives along `field` (n, d) and against it differ, 0 for a smooth map, from two sizes."""
+        middle = self._run((self.base + np.zeros_like(field))[None])[0]
+
+        def bend(step: float) -> Floats:
+            plus, minus = self._run(self.base + step * np.stack([field, -field]))
+            return np.asarray((plus + minus - 2 * middle) / (2 * step))
+
+        # the bend of curvature goes as the size
+        return float(sizes((4 * bend(size / 4) - bend(size)) / 3))
 
     def _derivative(self, fields: NDArray, size: Floats) -> NDArray:
         """(waves, N, d) central differences along `fields` (waves, N, d) of these sizes, `size` (waves,)."""

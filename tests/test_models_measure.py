@@ -166,5 +166,5 @@ def test_refused_in_one_line(call, words):
 
 def test_weights_do_not_count_as_tensors_of_the_forward_pass():
     """Derivatives are batched by what depends on the state."""
-    _, largest = forward(torch.nn.Linear(50, 50).double(), torch.zeros(2, 50, dtype=torch.float64))
-    assert largest == 2 * 50
+    run = forward(torch.nn.Linear(50, 50).double(), torch.zeros(2, 50, dtype=torch.float64))
+    assert run.largest == 2 * 50
