@@ -12,19 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from training.arms import Arm, Engineered, RandomMode, Sinusoidal, Standard
+    from training.batch import Batch
     from training.codes import Code, circle_code, value_code
-    from training.engineering import Target, engineer
+    from training.engineering import engineer
     from training.fitting import Curves, Snapshot, accuracy, adamw, cross_entropy, fit
     from training.frame import Frame
     from training.looped import Looped
     from training.statistics import at_steps, early_auc, paired, windows, z_scores
     from training.streams import stream
     from training.study import Study
-    from training.tasks import Batch, CoherentShift, FeatureRotation, SpectralInfilling
+    from training.target import Target
+    from training.task import Task
+    from training.tasks import CoherentShift, FeatureRotation, SpectralInfilling
 
 _HOME = {
+    "Task": "task",
     "Arm": "arms",
-    "Batch": "tasks",
+    "Batch": "batch",
     "Code": "codes",
     "CoherentShift": "tasks",
     "Engineered": "arms",
@@ -35,7 +39,7 @@ _HOME = {
     "SpectralInfilling": "tasks",
     "Standard": "arms",
     "Study": "study",
-    "Target": "engineering",
+    "Target": "target",
     "at_steps": "statistics",
     "circle_code": "codes",
     "early_auc": "statistics",
@@ -79,6 +83,7 @@ __all__ = [
     "Standard",
     "Study",
     "Target",
+    "Task",
     "accuracy",
     "adamw",
     "at_steps",

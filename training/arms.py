@@ -8,47 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from dispersion import ArgumentError, Block, FeedForward, Head, Kernel
 from dispersion.block.factors import OutputValue
-from dispersion.errors import instance, real_number
+from dispersion.errors import instance, real_number, whole_number
 from dispersion.noun import Noun
-from training.engineering import Target, engineer, shared_content
+from training.engineering import engineer, shared_content
 from training.frame import Floats, Frame
 from training.streams import stream
-
-
-class Carried(Protocol):
-    """What an arm needs to know of a task."""
-
-    @property
-    def n(self) -> int:
-        """N, tokens of the ring."""
-
-    @property
-    def carrier(self) -> int:
-        """k_0 of the wave that the task is about."""
+from training.target import Target
+from training.task import Task
 
 
 @dataclass(frozen=True)
 class Arm(Noun):
-    """An initialisation. A subclass gives `name` and `block`."""
+    """An initialisation. A subclass gives `name` and `_block`, and `held` if it holds other parts than the study."""
 
     @property
     def name(self) -> str:
         """As in tables: arms of one study have different names."""
         raise NotImplementedError
 
-    def block(self, task: Carried, frame: Frame, seed: int) -> Block:
+    def block(self, task: Task, frame: Frame, seed: int) -> Block:
         """The block before training.
 
         Parameters
         ----------
         task : Task
-            What the block is to learn.
+            What the block is to learn, on whose ring.
         frame : Frame
             What the arms of a seed share.
         seed : int
@@ -58,10 +47,15 @@ class Arm(Noun):
         -------
         Block
             Of one form for all arms: tables of logits, factors of values and of queries and keys, tanh.
-        """
-        raise NotImplementedError
 
-    def positions(self, task: Carried, frame: Frame) -> Floats | None:
+        Raises
+        ------
+        ArgumentError
+            If there is no such block.
+        """
+        return self._block(task, instance("frame", frame, Frame), whole_number("seed", seed, 0))
+
+    def positions(self, task: Task, frame: Frame) -> Floats | None:
         """What is added to embedded tokens.
 
         Parameters
@@ -84,9 +78,12 @@ class Arm(Noun):
         Parameters
         ----------
         parts : sequence of str
-            Those that the study holds: `training.looped.PARTS`.
+            Those that the study holds.
         """
         return tuple(parts)
+
+    def _block(self, task: Task, frame: Frame, seed: int) -> Block:
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -120,26 +117,9 @@ class Engineered(Arm):
         """As in tables."""
         return self.label or self.target.label
 
-    def block(self, task: Carried, frame: Frame, seed: int) -> Block:
-        """The block that `engineer` makes on the ring of the task.
-
-        Parameters
-        ----------
-        task : Task
-            What the block is to learn.
-        frame : Frame
-            What the arms of a seed share.
-        seed : int
-            Nothing is drawn.
-        """
-        return engineer(
-            self.target,
-            task.n,
-            contraction=self.contraction,
-            sharpness=self.sharpness,
-            construction=self.construction,
-            frame=frame,
-        )
+    def _block(self, task: Task, frame: Frame, seed: int) -> Block:
+        options = self.contraction, self.sharpness, self.construction
+        return engineer(self.target, task.n, frame.d, frame.heads, *options, frame=frame)
 
 
 @dataclass(frozen=True)
@@ -165,40 +145,21 @@ class RandomMode(Arm):
     contraction: float = 0.9
     sharpness: float = 4.0
 
-    def __post_init__(self) -> None:
-        Target(1, growth=self.growth, homogeneous=self.homogeneous)
-
     @property
     def name(self) -> str:
         """As in tables."""
         return "random mode"
 
-    def block(self, task: Carried, frame: Frame, seed: int) -> Block:
-        """The block of the wavenumber drawn.
-
-        Parameters
-        ----------
-        task : Task
-            What the block is to learn.
-        frame : Frame
-            What the arms of a seed share.
-        seed : int
-            Draws the wavenumber.
-
-        Raises
-        ------
-        ArgumentError
-            If there is no wavenumber left.
-        """
-        fault = ""
+    def _block(self, task: Task, frame: Frame, seed: int) -> Block:
+        refused = ""
         for k in stream(seed, "arm").permutation(unrelated(task.n, task.carrier)).tolist():
+            target = Target(k, growth=self.growth, homogeneous=self.homogeneous)
             try:
-                target = Target(k, growth=self.growth, homogeneous=self.homogeneous)
                 return Engineered(target, self.construction, self.contraction, self.sharpness).block(task, frame, seed)
             except ArgumentError as error:
-                fault = f"; {error.argument}: got {error.got}"
-        got = f"{task.n} tokens, carrier {task.carrier}{fault}"
-        raise ArgumentError("task", got, "a ring with a wavenumber that is not related to the carrier's")
+                refused = f", of which k = {k} has {error.argument} {error.got}"
+        got = f"{task.n} tokens, carrier {task.carrier}{refused}"
+        raise ArgumentError("task", got, "a ring with a wavenumber that can grow and is not related to the carrier's")
 
 
 @dataclass(frozen=True)
@@ -213,25 +174,6 @@ class Standard(Arm):
         """As in tables."""
         return "standard"
 
-    def block(self, task: Carried, frame: Frame, seed: int) -> Block:
-        """The block of the standard weights of the frame.
-
-        Parameters
-        ----------
-        task : Task
-            What the block is to learn.
-        frame : Frame
-            What the arms of a seed share.
-        seed : int
-            Nothing is drawn.
-        """
-        kernel = Kernel.table(np.zeros(task.n))
-        heads = [
-            Head(kernel, OutputValue(frame.outputs[number], frame.values[number]), shared_content(frame, number))
-            for number in range(frame.heads)
-        ]
-        return Block(heads, FeedForward(frame.weight_in, frame.weight_out, "tanh"))
-
     def held(self, parts: Sequence[str]) -> tuple[str, ...]:
         """Nothing is held.
 
@@ -241,6 +183,12 @@ class Standard(Arm):
             Those that the study holds.
         """
         return ()
+
+    def _block(self, task: Task, frame: Frame, seed: int) -> Block:
+        kernel = Kernel.table(np.zeros(task.n))
+        values = [OutputValue(output, value) for output, value in zip(frame.outputs, frame.values, strict=True)]
+        heads = [Head(kernel, value, shared_content(frame, number)) for number, value in enumerate(values)]
+        return Block(heads, FeedForward(frame.weight_in, frame.weight_out, "tanh"))
 
 
 @dataclass(frozen=True)
@@ -263,20 +211,20 @@ class Sinusoidal(Standard):
         """As in tables."""
         return "sinusoidal"
 
-    def positions(self, task: Carried, frame: Frame) -> Floats:
-        """sin and cos of j/10000^{2m/d} at token j, arXiv 1706.03762, scaled.
+    def positions(self, task: Task, frame: Frame) -> Floats:
+        """sin and cos of j/10000^{2m/d} at token j, as in arXiv 1706.03762 but scaled.
 
         Parameters
         ----------
         task : Task
-            What the block is to learn.
+            Whose tokens.
         frame : Frame
-            What the arms of a seed share.
+            Whose features.
 
         Returns
         -------
         (N, d) ndarray
-            Every row has the norm `scale`, for d even.
+            Every row has the norm `scale` if d is even.
         """
         place = np.arange(frame.d)
         angles = np.arange(task.n)[:, None] / 10000.0 ** (place // 2 * 2 / frame.d)

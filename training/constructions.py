@@ -12,14 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dispersion import ArgumentError, Kernel
-
-if TYPE_CHECKING:
-    from training.engineering import Target
+from training.target import Target
 
 STEPS = 200
 """Of the iteration for a phase, at most."""
