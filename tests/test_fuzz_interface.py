@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from interface import LEFT_OUT, MADE, calls, exported, things
 from mutations import STRANGE, bent
 
-from dispersion import ArgumentError, Kernel, Mask
+from dispersion import ArgumentError, Head, Kernel, Mask
 from dispersion.errors import shown
 
 SECONDS = 10
@@ -74,9 +74,24 @@ def finite(result: Any) -> bool:
         return all(map(finite, result))
     if isinstance(result, Kernel | Mask):
         return True  # logits may be −inf
+    if isinstance(result, Head):
+        rest = [field.name for field in fields(result) if field.name != "bias"]
+        return all(finite(getattr(result, name)) for name in rest) and no_more_than_removed(result.bias)
     if is_dataclass(result) and not isinstance(result, type):
         return all(finite(getattr(result, field.name)) for field in fields(result))
     return True
+
+
+def no_more_than_removed(logits: np.ndarray | None) -> bool:
+    """Whether logits are finite or −inf."""
+    return logits is None or not (np.isnan(logits) | np.isposinf(logits)).any()
+
+
+def test_a_head_whose_bias_removes_pairs_is_a_valid_result():
+    bias = np.where(np.tri(6) == 0, -np.inf, 0.0)
+    assert finite([Head(Kernel.uniform(6), 1.0, bias=bias)])
+    for number in (np.nan, np.inf):
+        assert not no_more_than_removed(np.array([0.0, number]))
 
 
 MAPS = {

@@ -460,7 +460,8 @@ def homogeneous_state(block: Block, at: At = "gain", state: ArrayLike | None = N
     Raises
     ------
     ExclusionError
-        If Λ = 0, or a slaved mode is unstable or in resonance.
+        At 'onset' and 'paper' if Λ = 0, at 'onset' also where no scale of the gains makes |Λ| = 1. At 'gain' Λ = 0 is
+        no exception: nothing is divided by it, and no mode is slaved.
 
     Notes
     -----
