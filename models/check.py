@@ -179,7 +179,7 @@ def _highest(mode: Mode, predicted: Propagator) -> float:
     """The largest size of `mode` after any number of layers, 1 before the first."""
     size, vector = 1.0, mode.right
     for relation in predicted.relations:
-        vector = relation.matrices[mode.k] @ vector
+        vector = relation.matrix(mode.k) @ vector
         size = max(size, float(np.linalg.norm(vector)))
     return size
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -464,3 +465,13 @@ class OutputValue(Noun):
         x = states("x", x, None, self.d)
         back = np.swapaxes(states("weights", weights, x.shape[-2], None), -1, -2) @ (x @ self.output)
         return np.asarray(back if self.value is None else back @ self.value)
+
+
+def summed(maps: Sequence[OutputValue]) -> Floats:
+    """(d, d) Σ_h M_h of the value maps of several heads: their factors side by side are those of the sum."""
+    whole = [part.output for part in maps if part.value is None]
+    pairs = [(part.output, part.value) for part in maps if part.value is not None]
+    if pairs:
+        outputs, values = zip(*pairs, strict=True)
+        whole.append(np.concatenate(outputs, axis=1) @ np.concatenate(values))
+    return np.asarray(sum(whole[1:], start=whole[0]))

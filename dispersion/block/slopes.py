@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion.block.block import Block
+from dispersion.block.factors import summed
 from dispersion.errors import ArgumentError, instance
 from dispersion.memory import require
 from dispersion.noun import Noun, cached_property
@@ -47,21 +48,52 @@ class Slopes(Noun):
     @cached_property
     def channels(self) -> Floats:
         """(heads, d, d) ε_a C M_h N_1, what λ_h(q) multiplies."""
-        values = np.array([head.value for head in self.block.heads])
         with np.errstate(over="ignore", invalid="ignore"):
+            values = np.array([head.value for head in self.block.heads])
             return np.asarray(self.block.attention_scale * self.pointwise @ values @ self.inner)
+
+    def channel(self, heads: Sequence[int]) -> Floats:
+        """(d, d) ε_a C Σ_h M_h N_1 of the `heads` of these numbers, what a λ(q) that they share multiplies."""
+        values = summed([self.block.heads[number].output_value for number in heads])
+        return np.asarray(self.block.attention_scale * self.pointwise @ values @ self.inner)
 
     @property
     def homogeneous(self) -> Floats:
         """(d, d) Dg(a) = C[I + ε_a Σ_h M_h N_1] = J(0), where every λ_h is 1."""
-        attention = self.block.attention_scale * sum(head.value for head in self.block.heads) @ self.inner
+        attention = self.block.attention_scale * summed([head.output_value for head in self.block.heads]) @ self.inner
         return np.asarray(self.pointwise @ (np.eye(self.block.d) + attention))
 
+    @property
+    def finite(self) -> bool:
+        """Whether C and every channel are within float64; channels of factors are made only if their sizes leave it
+        open.
+        """
+        if not np.isfinite(self.pointwise).all():
+            return False
+        maps = [head.output_value for head in self.block.heads]
+        factors = [(part.output, part.value) for part in maps if part.value is not None]
+        if len(factors) == len(maps):
+            sizes = [[np.abs(each).max() for each in (self.pointwise, *pair, self.inner)] for pair in factors]
+            # sums over d, d_v and d in a row; a small factor must not hide a large product before it
+            largest = np.log10(np.maximum(sizes, 1)).sum(axis=1).max() + 4 * np.log10(self.block.d)
+            if largest + np.log10(max(1.0, abs(self.block.attention_scale))) < np.finfo(float).maxexp * np.log10(2) - 1:
+                return True
+        return bool(np.isfinite(self.channels).all())
+
     def matrices(self, symbols: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        """(…, d, d) J = C + Σ_h λ_h (ε_a C M_h N_1) where the heads have the `symbols` λ_h, (heads, …) (Eqs. 9, 68)."""
+        """(…, d, d) J = C + Σ_h λ_h (ε_a C M_h N_1) where the heads have the `symbols` λ_h, (heads, …) (Eqs. 9, 68).
+
+        Heads with one λ at all wavenumbers count as one.
+        """
         count, d = symbols[0].size, self.block.d
         require("block", f"J(q) of {d:,} features at {count:,} wavenumbers", 64 * count * d**2)
-        mixed: NDArray[np.complex128] = np.tensordot(symbols, self.channels.astype(complex), axes=(0, 0))
+        alike: dict[bytes, list[int]] = {}
+        for number, symbol in enumerate(symbols):
+            alike.setdefault(symbol.tobytes(), []).append(number)
+        groups, channels = list(alike.values()), self.channels if len(alike) == len(symbols) else None
+        if channels is None:
+            channels, symbols = np.array([self.channel(group) for group in groups]), symbols[[g[0] for g in groups]]
+        mixed: NDArray[np.complex128] = np.tensordot(symbols, channels.astype(complex), axes=(0, 0))
         return mixed + self.pointwise
 
     def attention(self) -> list[Floats]:
@@ -95,7 +127,7 @@ def slopes_at(block: Block, state: ArrayLike | None) -> Slopes:
     An ArgumentError says where they do not exist or are beyond float64.
     """
     slopes = Slopes(instance("block", block, Block), block.homogeneous_state(state))
-    if not (np.isfinite(slopes.pointwise).all() and np.isfinite(slopes.channels).all()):
+    if not slopes.finite:
         raise ArgumentError("state", "a J(q) that is not finite", "a state and weights whose J(q) is within float64")
     return slopes
 

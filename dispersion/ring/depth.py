@@ -113,11 +113,17 @@ class Propagator(Spectrum):
         """(*shape, d, d) P_L(q) on the grid; an ArgumentError if it overflows float64 (`log_growth`, `log_gain`,
         `rate` and `optimal` do not).
         """
+        matrices, place = self.distinct
+        return unfolded(matrices.astype(complex)[place], self.shape)
+
+    @cached_property
+    def distinct(self) -> tuple[NDArray, NDArray[np.intp]]:
+        """((G, d, d) the different P_L(q), real if all are; (K,) which each wavenumber has, one of each pair ±q)."""
         scaled, log_scale = self._product(self.layers)
         if log_scale.max() > np.log(np.finfo(float).max):
             got = f"{self.layers} layers with a product of size e^{log_scale.max():.6g}"
             raise ArgumentError("relations", got, "a product within float64, or log_growth, log_gain, rate, optimal")
-        return unfolded(scaled * np.exp(log_scale)[:, None, None], self.shape)
+        return scaled * np.exp(log_scale)[:, None, None], self._factors[1]
 
     @cached_property
     def log_growth(self) -> NDArray[np.float64]:
@@ -145,7 +151,7 @@ class Propagator(Spectrum):
     def rate(self) -> NDArray[np.float64]:
         """(*shape) log ρ(P_L(q)) / L per layer; at a fixed point, or on an orbit of period L, the rate for ever."""
         scaled, log_scale = self._product(self.layers)
-        return unfolded(_log(np.abs(eigenvalues(scaled)).max(axis=-1)) + log_scale, self.shape) / self.layers
+        return self._everywhere(_log(np.abs(eigenvalues(scaled)).max(axis=-1)) + log_scale) / self.layers
 
     def optimal(self, depth: int | None = None) -> Optimal:
         """The perturbation that the first `depth` layers amplify most at each wavenumber.
@@ -165,31 +171,51 @@ class Propagator(Spectrum):
             raise ArgumentError("depth", depth, f"0 … {self.layers}")
         scaled, log_scale = self._product(depth)
         u, gain, v = np.linalg.svd(scaled)  # P = u diag(gain) v, rows of v conjugated
-        return Optimal(
-            *(unfolded(each, self.shape) for each in (_log(gain[:, 0]) + log_scale, v[:, 0].conj(), u[:, :, 0]))
-        )
+        vectors = (self._everywhere(each.astype(complex)) for each in (v[:, 0].conj(), u[:, :, 0]))
+        return Optimal(self._everywhere(_log(gain[:, 0]) + log_scale), *vectors)
 
     def _magnitude(self) -> NDArray[np.float64]:
         """(*shape) Σ_l ‖J_{L−1} … J_l‖ ‖J_{l−1} … J_0‖, what rounding in each layer is amplified to."""
         first = [log_scale for _, log_scale in self._products()]
         last, after = self._identity()
         total = np.zeros_like(after)
-        for relation, before in zip(reversed(self.relations), reversed(first), strict=False):
+        layers = zip(reversed(self.relations), reversed(self._factors[0]), reversed(first), strict=False)
+        for relation, factors, before in layers:
             total = total + _exp(before + after)
-            last, after = _rescaled(last @ relation.folded, after)
-        return unfolded(total, self.shape)
+            last, after = _rescaled(last @ relation.distinct[0][factors], after)
+        return self._everywhere(total)
 
     def _products(self) -> Iterator[tuple[NDArray[np.complex128], NDArray[np.float64]]]:
-        """(P, s) of the first 0 … L layers: products e^s P, (K, d, d) and (K,), for one wavenumber of each pair ±q."""
+        """(P, s) of the first 0 … L layers: the different products e^s P, (G, d, d) and (G,)."""
         scaled, log_scale = self._identity()
         yield scaled, log_scale
-        for relation in self.relations:
-            scaled, log_scale = _rescaled(relation.folded @ scaled, log_scale)
+        for relation, factors in zip(self.relations, self._factors[0], strict=True):
+            scaled, log_scale = _rescaled(relation.distinct[0][factors] @ scaled, log_scale)
             yield scaled, log_scale
 
-    def _identity(self) -> tuple[NDArray[np.complex128], NDArray[np.float64]]:
-        count = len(conjugate_pairs(self.shape)[0])
-        return np.tile(np.eye(self.d, dtype=complex), (count, 1, 1)), np.zeros(count)
+    @cached_property
+    def _factors(self) -> tuple[list[NDArray[np.intp]], NDArray[np.intp]]:
+        """((G,) for each layer, which of its matrices stands in each different product; (K,) which product has each
+        wavenumber, one of each pair ±q).
+        """
+        place = np.zeros(len(conjugate_pairs(self.shape)[0]), dtype=np.intp)
+        count = 1
+        for relation in {id(relation): relation for relation in self.relations}.values():
+            if count == len(place):
+                break
+            kinds, place = np.unique(place * len(place) + relation.distinct[1], return_inverse=True)
+            count = len(kinds)
+        first = np.unique(place, return_index=True)[1]
+        return [relation.distinct[1][first] for relation in self.relations], place
+
+    def _everywhere(self, values: NDArray) -> NDArray:
+        """(*shape, …) `values` (G, …) of the different products at every wavenumber."""
+        return unfolded(values[self._factors[1]], self.shape)
+
+    def _identity(self) -> tuple[NDArray, NDArray[np.float64]]:
+        count = self._factors[1].max() + 1
+        real = not any(np.iscomplexobj(relation.distinct[0]) for relation in self.relations)
+        return np.tile(np.eye(self.d, dtype=float if real else complex), (count, 1, 1)), np.zeros(count)
 
     def _product(self, depth: int) -> tuple[NDArray[np.complex128], NDArray[np.float64]]:
         return next(islice(self._products(), depth, None))
@@ -202,7 +228,7 @@ class Propagator(Spectrum):
         size = max(1, BATCH // (self.d**2 * tokens))
         while batch := list(islice(products, size)):
             scaled, log_scale = (np.array(part) for part in zip(*batch, strict=True))
-            rows.extend(unfolded(row, self.shape) for row in _log(measure(scaled)) + log_scale)
+            rows.extend(self._everywhere(row) for row in _log(measure(scaled)) + log_scale)
         return frozen(np.array(rows))
 
 

@@ -102,22 +102,31 @@ class Mode(Noun):
         return 2 * np.real(wave[:, None] * self.right)
 
 
-def eigenmode(matrix: NDArray[np.complex128], index: int, k: Wavenumber, shape: tuple[int, ...]) -> Mode:
+class Eigensystem:
+    """All eigenvalues and eigenvectors of one J(q) = `matrix`, (d, d)."""
+
+    def __init__(self, matrix: NDArray) -> None:
+        from scipy import linalg
+
+        # LAPACK returns other numbers near the ends of float64
+        size = np.abs(matrix).max()
+        scale = 1.0 if size == 0 or 1e-100 < size < 1e100 else power_of_two(size)
+        self.matrix = matrix / scale
+        # a real J gets real eigenvectors for its real multipliers
+        real = self.matrix if self.matrix.imag.any() else self.matrix.real
+        values, self.lefts, self.rights = linalg.eig(real, left=True, right=True)
+        self.values = values * scale
+        self.order = ranking(self.values)
+
+
+def eigenmode(matrix: NDArray | Eigensystem, index: int, k: Wavenumber, shape: tuple[int, ...]) -> Mode:
     """The mode of J(q) = `matrix` (d, d) whose |Λ| is number `index`, equal ones ordered by decreasing phase.
 
     k, shape : its wavenumber and the grid.
     """
-    from scipy import linalg
-
-    # LAPACK returns other numbers near the ends of float64
-    size = np.abs(matrix).max()
-    scale = 1.0 if size == 0 or 1e-100 < size < 1e100 else power_of_two(size)
-    matrix = matrix / scale
-    # a real J gets real eigenvectors for its real multipliers
-    values, lefts, rights = linalg.eig(matrix if matrix.imag.any() else matrix.real, left=True, right=True)
-    values = values * scale
-    place = int(ranking(values)[index])
-    multiplier, right, left = complex(values[place]), rights[:, place], lefts[:, place]
+    system = matrix if isinstance(matrix, Eigensystem) else Eigensystem(matrix)
+    matrix, place = system.matrix, int(system.order[index])
+    multiplier, right, left = complex(system.values[place]), system.rights[:, place], system.lefts[:, place]
     right = right / np.linalg.norm(right)
     right = right * np.exp(-1j * _phase_to_real(right))
     overlap = np.vdot(left, right)
@@ -126,9 +135,7 @@ def eigenmode(matrix: NDArray[np.complex128], index: int, k: Wavenumber, shape: 
     return Mode(k, shape, multiplier, right + 0j, left + 0j, _morphology(matrix, k, multiplier, right))
 
 
-def _morphology(
-    matrix: NDArray[np.complex128], k: Wavenumber, multiplier: complex, right: NDArray[np.complex128]
-) -> str:
+def _morphology(matrix: NDArray, k: Wavenumber, multiplier: complex, right: NDArray[np.complex128]) -> str:
     directional = np.abs(matrix.imag).max() > TOLERANCE * np.abs(matrix).max()
     oscillates = abs(multiplier.imag) > TOLERANCE * abs(multiplier)
     if np.linalg.norm(right.imag) > TOLERANCE and (directional or oscillates):

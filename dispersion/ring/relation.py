@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -14,9 +16,10 @@ from dispersion.block.slopes import Slopes, slopes_at
 from dispersion.eigen import TOLERANCE, eigenvalues, ranking
 from dispersion.errors import ArgumentError, ExclusionError, instance, whole_number
 from dispersion.grid import Wavenumber, conjugate_pairs, grid_index, grid_wavenumbers, unfolded, wavenumber
+from dispersion.memory import require
 from dispersion.noun import Noun, cached_property
 from dispersion.quiet import harmless_underflow
-from dispersion.ring.mode import Mode, eigenmode
+from dispersion.ring.mode import Eigensystem, Mode, eigenmode
 from dispersion.structured import EPSILON, conditioned, decays, moved
 from dispersion.summary import growth, on_tokens, paragraph, vector
 
@@ -26,6 +29,10 @@ if TYPE_CHECKING:
 
 LARGEST = 10**8
 """N·d³ up to which printing computes multipliers."""
+GROUPED = 16
+"""The least number of features for which it pays to look for equal J(q)."""
+ROUNDING = 4 * EPSILON
+"""How far apart λ(q) may be that are equal but for rounding."""
 
 
 class Spectrum(Noun):
@@ -46,9 +53,13 @@ class Spectrum(Noun):
         raise NotImplementedError
 
     @property
-    def folded(self) -> NDArray[np.complex128]:
-        """(K, d, d) J(q) for one wavenumber of each pair ±q, in the order of the grid."""
-        return self.matrices.reshape(-1, self.d, self.d)[conjugate_pairs(self.shape)[0]]
+    def distinct(self) -> tuple[NDArray, NDArray[np.intp]]:
+        """((G, d, d) the different J(q), real if all are; (K,) which of them each wavenumber has, one of each pair ±q).
+
+        Wavenumbers are in the order of the grid. A subclass says where it knows matrices to be equal.
+        """
+        half, _ = conjugate_pairs(self.shape)
+        return self.matrices.reshape(-1, self.d, self.d)[half], np.arange(len(half))
 
     @property
     def d(self) -> int:
@@ -63,8 +74,11 @@ class Spectrum(Noun):
     @cached_property
     def multipliers(self) -> NDArray[np.complex128]:
         """(*shape, d) eigenvalues Λ of J(q) on the grid by decreasing modulus, equal ones by decreasing phase."""
-        values = eigenvalues(self.folded)
-        return unfolded(np.take_along_axis(values, ranking(values), axis=-1), self.shape)
+        count, d = prod(self.shape), self.d
+        require("block", f"multipliers of {d:,} features at {count:,} wavenumbers", 48 * count * d)
+        matrices, place = self.distinct
+        values = eigenvalues(matrices)
+        return unfolded(np.take_along_axis(values, ranking(values), axis=-1)[place], self.shape)
 
     @property
     def growth(self) -> NDArray[np.float64]:
@@ -150,10 +164,32 @@ class Spectrum(Noun):
         """
         if whole_number("index", index, 0) >= self.d:
             raise ArgumentError("index", index, f"0 … {self.d - 1}")
+        group, place, _ = self._group(k)
+        return eigenmode(self._eigensystem(group), index, wavenumber(place, self.shape), self.shape)
+
+    def matrix(self, k: Wavenumber) -> NDArray:
+        """(d, d) J(q) at one wavenumber of the grid, real if all are.
+
+        Parameters
+        ----------
+        k : int or tuple of int
+            An int on a ring, a tuple on a torus.
+        """
+        group, _, conjugate = self._group(k)
+        matrix: NDArray = self.distinct[0][group]
+        return matrix.conj() if conjugate else matrix
+
+    def _group(self, k: Wavenumber) -> tuple[int, int, bool]:
+        """(which of the `distinct` matrices `k` has, the flat index of the k or −k there, whether that is −k)."""
+        half, partner = conjugate_pairs(self.shape)
         place = grid_index("k", k, self.shape)
-        place = min(place, int(conjugate_pairs(self.shape)[1][place]))
-        matrix = self.matrices.reshape(-1, self.d, self.d)[place]
-        return eigenmode(matrix, index, wavenumber(place, self.shape), self.shape)
+        there = min(place, int(partner[place]))
+        return int(self.distinct[1][np.searchsorted(half, there)]), there, there != place
+
+    @cached_property
+    def _eigensystem(self) -> Callable[[int], Eigensystem]:
+        """The Eigensystem of one of the `distinct` matrices, the last ones asked for kept."""
+        return lru_cache(maxsize=2)(lambda group: Eigensystem(self.distinct[0][group]))
 
     def __str__(self) -> str:
         if "multipliers" not in vars(self) and prod(self.shape) * self.d**3 > LARGEST:
@@ -218,6 +254,11 @@ class Dispersion(Spectrum):
         """(N,) of the ring or (N_1, …, N_D) of the torus."""
         return self.block.shape
 
+    @property
+    def d(self) -> int:
+        """Number of features."""
+        return self.block.d
+
     def _title(self) -> str:
         heads = len(self.block.heads)
         return f"{super()._title()}, {heads} head{'s' * (heads > 1)}, at the state {vector(self.state)}"
@@ -262,6 +303,20 @@ class Dispersion(Spectrum):
         """(*shape, d, d) J(q) on the grid."""
         return self.slopes.matrices(self.symbols)
 
+    @cached_property
+    def distinct(self) -> tuple[NDArray, NDArray[np.intp]]:
+        """((G, d, d) the different J(q), real if all are; (K,) which of them each wavenumber has, one of each pair ±q).
+
+        Where all λ_h(q) are equal up to rounding there is one matrix, if d ≥ GROUPED.
+        """
+        if self.block.d < GROUPED:
+            return super().distinct
+        half, _ = conjugate_pairs(self.shape)
+        symbols = self.symbols.reshape(len(self.symbols), -1)[:, half]
+        first, place = alike(symbols)
+        matrices = self.slopes.matrices(symbols[:, first])
+        return matrices if matrices.imag.any() else np.array(matrices.real), place
+
 
 @harmless_underflow
 def dispersion_relation(block: Block, state: ArrayLike | None = None) -> Dispersion:
@@ -292,3 +347,14 @@ def dispersion_relation(block: Block, state: ArrayLike | None = None) -> Dispers
     if not np.isfinite(relation.symbols).all():
         raise ArgumentError("state", "logits beyond float64", "a state whose logits are finite")
     return relation
+
+
+def alike(symbols: NDArray[np.complex128]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """((G,) the first wavenumber of each kind, (K,) the kind of each) of `symbols` λ_h(q), (heads, K).
+
+    Those of one kind agree to the rounding of λ, a sum of weights that add up to one.
+    """
+    parts = np.concatenate([symbols.real, symbols.imag]) / ROUNDING
+    _, first, place = np.unique(np.round(parts) + 0.0, axis=1, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return first[order], np.argsort(order)[place.ravel()]
