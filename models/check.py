@@ -44,6 +44,7 @@ class Check(Noun):
     leak : (waves,) share of the whole response that is at other wavenumbers.
     noise : (waves,) relative change of the response under a smaller perturbation: its uncertainty.
     defect : the circulant defect of a layer, the largest if several were measured (`Measured.defect`).
+    spread : how far a layer takes the tokens of a homogeneous state apart, likewise (`Measured.spread`).
     boundary : 'periodic', 'open' or 'causal'.
     """
 
@@ -54,6 +55,7 @@ class Check(Noun):
     leak: Floats
     noise: Floats
     defect: float
+    spread: float
     boundary: str = "periodic"
 
     @property
@@ -79,8 +81,8 @@ class Check(Noun):
 
     @property
     def confirmed(self) -> bool:
-        """Whether the error is within TOLERANCE at every wavenumber."""
-        return bool(self.error.max() <= TOLERANCE)
+        """Whether the error is within TOLERANCE at every wavenumber, and the state stays homogeneous to that."""
+        return bool(max(self.error.max(), self.spread) <= TOLERANCE)
 
     @property
     def verdict(self) -> str:
@@ -92,8 +94,12 @@ class Check(Noun):
         if self.confirmed:
             return f"confirmed to {self.error.max():.1e} at every wavenumber; {leader}"
         where = f"error {self.error[worst]:.1e} at k = {_named(self.modes[worst].k)}"
+        apart = f"a homogeneous state does not stay one, its tokens differ by {self.spread:.1e} after a layer"
         if self.defect > TOLERANCE:
-            return f"not confirmed: {where}; the map is not translation invariant, circulant defect {self.defect:.1e}"
+            what = f"not translation invariant, circulant defect {self.defect:.1e}"
+            return f"not confirmed: {where}; the map is {what}{f'; {apart}' if self.spread > TOLERANCE else ''}"
+        if self.spread > TOLERANCE:
+            return f"not confirmed: {where}; {apart}"
         if self.boundary != "periodic":
             return f"not confirmed: {where}; the ends of the line are felt: {leader} far from them"
         return f"not confirmed: {where} (the response itself is known to {self.noise[worst]:.1e}); {leader}"
@@ -133,18 +139,22 @@ def check(
 
     if blocks is not None:
         predicted, source = through_layers(blocks, a), "blocks"
-        defect = measured(layers[0], a).defect
+        first = measured(layers[0], a)
+        defect, spread = first.defect, first.spread
     else:
-        predicted, defect, source = *_along(layers, a, measured), "measured"
+        relations = _along(layers, a, measured)
+        predicted, source = Propagator(tuple(relations)), "measured"
+        defect = max(relation.defect for relation in relations)
+        spread = max(relation.spread for relation in relations)
     modes = _leading(predicted, whole_number("waves", waves, 1))
     shown = sys.stderr.isatty() if progress is None else progress
     sender = Sender(layers, a, prod(grid), batched, memory, device, shown)
     response, leak, noise = _responses(sender, modes, predicted)
-    return Check(predicted, source, modes, response, leak, noise, defect, boundary)
+    return Check(predicted, source, modes, response, leak, noise, defect, spread, boundary)
 
 
-def _along(layers: Sequence[Map], a: Floats, measured: Callable[[Map, Floats], Measured]) -> tuple[Propagator, float]:
-    """The product of J(q) of `layers`, `measured` along the orbit of `a`, and the largest defect."""
+def _along(layers: Sequence[Map], a: Floats, measured: Callable[[Map, Floats], Measured]) -> list[Measured]:
+    """What is `measured` of each of the `layers` along the orbit of `a`."""
     relations: list[Measured] = []
     known: dict[tuple[int, bytes], Measured] = {}
     base = a
@@ -154,7 +164,7 @@ def _along(layers: Sequence[Map], a: Floats, measured: Callable[[Map, Floats], M
             known[key] = measured(layer, base)
         relations.append(known[key])
         base = known[key].image
-    return Propagator(tuple(relations)), max(relation.defect for relation in relations)
+    return relations
 
 
 def _leading(predicted: Propagator, waves: int) -> tuple[Mode, ...]:

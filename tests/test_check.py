@@ -96,7 +96,32 @@ def test_a_map_that_knows_positions_is_told_as_such():
     found = check([lambda x: x + ramp * torch.tanh(x)], [0.1, 0.2], 8)
     assert not found.confirmed
     assert "not translation invariant" in found.verdict
+    assert "does not stay one" in found.verdict
     assert found.leak.max() > 0.01
+
+
+def test_a_state_that_does_not_stay_homogeneous_is_told_as_such():
+    """The waves do as predicted, but around another state than the one of the prediction."""
+    ramp = torch.linspace(0.5, 1.0, 8, dtype=torch.float64)[:, None]
+    linear = lambda x: 0.5 * (x + x.roll(1, -2)) + ramp  # noqa: E731
+    found = check([linear, linear], [0.1, 0.2], 8)
+    assert found.error.max() < 1e-9
+    assert found.spread == pytest.approx(0.5 / 1.2, rel=0.3)
+    assert not found.confirmed
+    assert "a homogeneous state does not stay one, its tokens differ by " in found.verdict
+
+
+def test_spread_is_reported(command, tmp_path, monkeypatch):
+    (tmp_path / "ramp.py").write_text(
+        "import torch\ndef layer(x): return x + torch.arange(6, dtype=x.dtype)[:, None]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "ramp", raising=False)
+    arguments = ["ramp:layer", "--state", "1.0", "--tokens", 6]
+    found = json.loads(command(*arguments, "--json")[1].out)
+    assert (found["spread"], found["confirmed"]) == (pytest.approx(5 / 6), False)
+    assert "does not stay one" in found["verdict"]
+    assert "spread of the state over the tokens 8.3e-01" in command(*arguments)[1].out
 
 
 def test_a_step_that_shrinks_until_the_map_is_linear():

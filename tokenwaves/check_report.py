@@ -37,6 +37,7 @@ def summary(asked: Subject, checked: Check, line: LineCheck | None, base: Any, n
         "verdict": checked.verdict if line is None else f"{line.verdict}; as waves, {checked.verdict}",
         "confirmed": checked.confirmed if line is None else line.confirmed,
         "defect": checked.defect,
+        "spread": checked.spread,
         "waves": [
             {
                 "k": _plain(mode.k),
@@ -80,7 +81,7 @@ def text(found: dict[str, Any]) -> str:
         f"state {found['state']['name']}, |a| = {found['state']['norm']:.4g}; J(q) from {source}",
         *(f"note: {note}" for note in found["notes"]),
         found["verdict"],
-        f"circulant defect {found['defect']:.1e}",
+        f"circulant defect {found['defect']:.1e}, spread of the state over the tokens {found['spread']:.1e}",
         "",
         *aligned(
             [
