@@ -71,11 +71,16 @@ def engineer(
     block = unverified(target, n, contraction, sharpness, construction, frame or Frame.draw(d, heads, rng=rng))
     fault = missed(dispersion_relation(block), target)
     if fault:
-        raise ArgumentError("target", f"{fault} by construction {construction!r}", REMEDY)
+        raise ArgumentError("target", f"{fault} by construction {construction!r}", remedy(target, n, construction))
     return block
 
 
-REMEDY = "a target within reach: smaller angles per layer (Target.over), construction 'four', other sharpness"
+def remedy(target: Target, n: int, construction: str) -> str:
+    """What to ask for instead of a `target` that cannot be reached."""
+    if 2 * target.wavenumber == n and (target.helicity or target.angle):
+        return "an angle of 0 and helicity 0 at k = N/2, where J(q) is real"
+    other = "" if construction == "four" else "construction 'four', "
+    return f"smaller angles for each layer (Target.over), {other}kernels less sharp or a longer ring"
 
 
 def unverified(target: Target, n: int, contraction: float, sharpness: float, construction: str, frame: Frame) -> Block:
@@ -137,19 +142,26 @@ def missed(relation: Dispersion, target: Target) -> str:
     there, growth = relation.multipliers[k], relation.growth
     wanted = np.array(target.multipliers)
     apart = np.abs(there[:, None] - wanted)
-    grown = np.abs(there) > 1 + ROUNDING
-    if apart.min(axis=0).max() > EXACT or apart[grown].min(axis=1).max(initial=0) > EXACT:
-        return f"multipliers {listed(there[grown])} instead of {listed(wanted)} at k = {k}"
+    large = np.abs(there) > min(1.0, target.growth) + EXACT
+    if apart.min(axis=0).max() > EXACT or apart[large].min(axis=1).max(initial=0) > EXACT:
+        return f"multipliers {listed(there[:1] if not large.any() else there[large])}, not {listed(wanted)}, at k = {k}"
     if abs(growth[0] - target.homogeneous) > EXACT:
-        return f"growth {growth[0]:.4g} instead of {target.homogeneous:.4g} at k = 0"
-    others = np.setdiff1d(np.arange(n), [0, k, n - k])
+        return f"growth {growth[0]:.4g}, not {target.homogeneous:.4g}, at k = 0"
+    others = np.setdiff1d(np.arange(n // 2 + 1), [0, k])
     if others.size and growth[others].max() > 1 + ROUNDING:
         worst = others[np.argmax(growth[others])]
-        return f"growth {growth[worst]:.4g}, above 1, at k = {min(worst, n - worst)}"
+        return f"growth {growth[worst]:.4g}, above 1, at k = {worst}, {source(n, k, worst)},"
     return ""
+
+
+def source(n: int, k: int, other: int) -> str:
+    """What makes wavenumber `other` grow where kernels are made for `k`."""
+    order = next((m for m in range(2, n) if m * k % n in (other, n - other)), 0)
+    return f"harmonic {order} of the kernels" if order else "which the kernels do not touch"
 
 
 def listed(values: NDArray[np.complex128]) -> str:
     """Distinct `values` as text."""
-    distinct = sorted({f"{abs(value):.4g}·e^({np.angle(value):.4g}i)" for value in values})
-    return ", ".join(distinct[:4]) or "none above 1"
+    angles = np.round(np.angle(values), 4) + 0.0
+    distinct = sorted({f"{abs(value):.4g}·e^({angle:g}i)" for value, angle in zip(values, angles, strict=True)})
+    return ", ".join(distinct[:4])
