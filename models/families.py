@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
 
 from dispersion.errors import ArgumentError, file_path, shown
+from models.adapters.comparison import Difference
+from models.adapters.judge import Judge
 from models.adapters.network import Network
-from models.adapters.registry import families, family_named, family_of
+from models.adapters.registry import Family, families, family_named, family_of
 from models.adapters.settings import read_config
 from models.adapters.weights import read_tensors
 
@@ -33,7 +36,7 @@ def load_network(
     given = config if config is None or isinstance(config, Mapping) else file_path("config", config)
     settings = given if isinstance(given, Mapping) else read_config(path, given)
     chosen = family_of(settings) if chosen is None else chosen
-    return chosen.network(*chosen.open(read_tensors(path), settings))
+    return _judged(chosen, read_tensors(path), settings)
 
 
 def network_from(tensors: Mapping[str, torch.Tensor], family: str | None, config: Mapping[str, Any]) -> Network:
@@ -44,7 +47,7 @@ def network_from(tensors: Mapping[str, torch.Tensor], family: str | None, config
         _check("tensors", name, str, "tensors by name")
         _check(f"tensors[{name!r}]", tensor, torch.Tensor, "a tensor")
     chosen = family_of(config) if family is None else family_named(family)
-    return chosen.network(*chosen.open(tensors, config))
+    return _judged(chosen, tensors, config)
 
 
 def from_module(module: nn.Module) -> Network:
@@ -65,19 +68,55 @@ def from_module(module: nn.Module) -> Network:
     ArgumentError
         Names what is not of a known family, and what in it would change the map.
     """
+    chosen, tensors, config = _read(module)
+    return _judged(chosen, tensors, config, module)
+
+
+def _read(module: nn.Module) -> tuple[Family, Mapping[str, torch.Tensor], Mapping[str, Any]]:
+    """The family, the state dict and the settings of a module in memory."""
     _check("module", module, nn.Module, "a module of a known family")
     tensors = {name: tensor.cpu() for name, tensor in module.state_dict().items()}
     config = getattr(module, "config", None)
     if getattr(config, "model_type", None) is not None:
         settings = config.to_dict()  # type: ignore[union-attr]
-        chosen = family_of(settings)
-        return chosen.network(*chosen.open(tensors, settings))
+        return family_of(settings), tensors, settings
     for known in families().values():
         described = None if known.described is None else known.described(module)
         if described is not None:
-            return known.network(*known.open(tensors, described))
+            return known, tensors, described
     accepted = f"a model of transformers, or nn.TransformerEncoder; families: {', '.join(families())}"
     raise ArgumentError("module", type(module).__name__, accepted)
+
+
+def first_difference(module: nn.Module) -> Difference | None:
+    """The first layer, and the part of it, in which a module in memory is another map than as rebuilt; None if in none.
+
+    Parameters
+    ----------
+    module : nn.Module
+        As in `from_module`.
+
+    Returns
+    -------
+    Difference or None
+        For whoever writes an adapter.
+    """
+    chosen, tensors, config = _read(module)
+    weights, settings = chosen.open(tensors, config)
+    network = chosen.network(weights, settings)
+    return Judge(chosen, weights, settings, module).first(network)
+
+
+def _judged(
+    family: Family, tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any], module: nn.Module | None = None
+) -> Network:
+    """The network as `family` rebuilds it, compared with its reference where there is one."""
+    weights, settings = family.open(tensors, config)
+    network = family.network(weights, settings)
+    reference = family.reference
+    if reference is None or (module is None and not (settings.typed and reference.installed)):
+        return network
+    return replace(network, comparison=Judge(family, weights, settings, module).compared(network))
 
 
 def _check(argument: str, value: object, kind: Any, accepted: str) -> None:

@@ -342,7 +342,13 @@ def test_rotary_layer_is_a_block(gated):
     shapes |= {"mlp.up_proj.weight": (12, 8), "mlp.down_proj.weight": (8, 12)}
     shapes |= {"mlp.gate_proj.weight": (12, 8)} if gated else {}
     tensors = {f"layers.0.{name}": generator.normal(size=shape) for name, shape in shapes.items()}
-    config = {"num_attention_heads": 2, "rope_theta": 50.0, "rms_norm_eps": 1e-3, "model_type": "llama"}
+    config = {
+        "num_attention_heads": 2,
+        "rope_theta": 50.0,
+        "rms_norm_eps": 1e-3,
+        "hidden_act": "silu",
+        "is_causal": True,
+    }
     network = network_from({name: torch.tensor(value) for name, value in tensors.items()}, "rotary", config)
     x = generator.normal(size=(7, 8))
     expected = straight_rotary(tensors, x, 2, 50.0, 1e-3)

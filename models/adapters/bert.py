@@ -82,6 +82,7 @@ def albert(weights: Weights, settings: Settings) -> Network:
     settings.only("position_embedding_type", "absolute")
     d = weights.take("encoder.embedding_hidden_mapping_in.weight", None, None).shape[0]
     embedding = _embedding(weights, settings, d)
+    settings.match("embedding_size", weights.take("encoder.embedding_hidden_mapping_in.weight", d, None).shape[1])
     applied = settings.whole("num_hidden_layers", 12)
     group = r"encoder\.albert_layer_groups\.(\d+)\."
     groups = settings.match("num_hidden_groups", weights.count(group))
@@ -105,13 +106,16 @@ def _embedding(weights: Weights, settings: Settings, d: int | None) -> Embedding
         return None
     tokens = weights.take("embeddings.word_embeddings.weight", None, None)
     e = tokens.shape[1]
+    positions = weights.take("embeddings.position_embeddings.weight", None, e)
+    for name, value in {"vocab_size": len(tokens), "max_position_embeddings": len(positions)}.items():
+        settings.match(name, value)
     kinds = weights.find("embeddings.token_type_embeddings.weight", None, e)
     mapped = "encoder.embedding_hidden_mapping_in"
-    if kinds is not None and len(kinds) > 1:
+    if kinds is not None and settings.match("type_vocab_size", len(kinds)) > 1:
         weights.notes.append("every token is of the first token type")
     return Embedding(
         tokens,
-        weights.take("embeddings.position_embeddings.weight", None, e),
+        positions,
         None if kinds is None else kinds[0],
         _norm(weights, settings, "embeddings.LayerNorm", e),
         None if d is None else weights.take(f"{mapped}.weight", d, e),
@@ -128,6 +132,9 @@ def _layer(weights: Weights, settings: Settings, prefix: str, names: Mapping[str
     heads = settings.whole("num_attention_heads", 12 if names is _BERT else 64)
     d = weights.take(f"{prefix}{names['query']}.weight", None, None).shape[1]
     m = weights.take(f"{prefix}{names['in']}.weight", None, d).shape[0]
+
+    settings.match("hidden_size", d)
+    settings.match("intermediate_size", m)
 
     def linear(part: str, rows: int, columns: int) -> tuple[Any, Any]:
         name = prefix + names[part]

@@ -34,7 +34,10 @@ def gpt2(weights: Weights, settings: Settings) -> Network:
     embedding = None
     if "wte.weight" in weights:
         tokens = weights.take("wte.weight", None, None)
-        embedding = Embedding(tokens, weights.take("wpe.weight", None, tokens.shape[1]))
+        positions = weights.take("wpe.weight", None, tokens.shape[1])
+        settings.match("vocab_size", len(tokens))
+        settings.match("n_positions", len(positions))
+        embedding = Embedding(tokens, positions)
     count = settings.match("n_layer", weights.count(r"h\.(\d+)\."))
     layers = tuple(_layer(weights, settings, f"h.{number}.") for number in range(count))
     final = _norm(weights, settings, "ln_f", layers[0].d) if "ln_f.weight" in weights else None
@@ -49,6 +52,8 @@ def _norm(weights: Weights, settings: Settings, name: str, d: int) -> LayerNorm:
 def _layer(weights: Weights, settings: Settings, prefix: str) -> Layer:
     d = weights.take(f"{prefix}attn.c_attn.weight", None, None).shape[0]
     m = weights.take(f"{prefix}mlp.c_fc.weight", d, None).shape[1]
+    settings.match("n_embd", d)
+    settings.match("n_inner", m)
     query, key, value = np.split(weights.take(f"{prefix}attn.c_attn.weight", d, 3 * d).T, 3)
     query_bias, key_bias, value_bias = np.split(weights.take(f"{prefix}attn.c_attn.bias", 3 * d), 3)
     return Layer(

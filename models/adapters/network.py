@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
 from dispersion import ArgumentError, Block, Chain, Normalisation, absolute_logits, translation_invariant_share
+from models.adapters.comparison import Comparison
 from models.adapters.layer import Layer
 from models.layers import Norm
 
@@ -121,6 +122,8 @@ class Network:
         After the last layer, or None.
     notes : tuple of str
         What was assumed or changed on reading, a line each.
+    comparison : Comparison or None
+        How far the layers are from those of the reference implementation, None if they were not compared.
     """
 
     family: str
@@ -128,6 +131,7 @@ class Network:
     embedding: Embedding | None = None
     final_norm: Normalisation | None = None
     notes: tuple[str, ...] = ()
+    comparison: Comparison | None = None
 
     @property
     def d(self) -> int:

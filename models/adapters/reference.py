@@ -1,4 +1,4 @@
-"""The reference implementation of a family: built from its settings, and its layers as they are called.
+"""The reference implementation of a family: where its layers are, and how it calls them.
 
 Hooks see every call of a layer in a forward pass of the whole network, with the masks, rotations and biases that the
 network hands it; the same call with other hidden states is the map of the layer.
@@ -16,6 +16,8 @@ import torch
 from torch import Tensor, nn
 
 Run = Callable[[nn.Module, int], Tensor]
+TOKENS = 8
+"""Of a forward pass, where the network leaves it open."""
 
 
 def of_tokens(model: nn.Module, n: int) -> Tensor:
@@ -66,12 +68,13 @@ def of_pixels(model: Any, n: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Reference:
-    """Where the layers of a reference implementation are.
+    """Where the layers of a reference implementation are, and how it is run.
 
     Parameters
     ----------
     layers : str
-        A regular expression for the names of the modules that are its layers, as `named_modules` has them.
+        A regular expression for the names of the modules that are its layers, as `named_modules` has them; if it
+        matches none, the module is itself the one layer.
     run : callable
         Runs a model on n tokens, and gives its last hidden states.
     model : str
@@ -93,12 +96,99 @@ class Reference:
         """Whether the package can be imported."""
         return find_spec(self.package) is not None
 
-    def parts(self, model: nn.Module) -> dict[str, nn.Module]:
-        """The modules of the layers by name.
+    def calls(self, model: nn.Module, n: int = TOKENS) -> Pass:
+        """A forward pass of `model`, each call of a layer with what it was given.
 
         Parameters
         ----------
         model : nn.Module
-            The whole network.
+            The whole network, in float64.
+        n : int
+            Number of tokens.
         """
-        return {name: module for name, module in model.named_modules() if re.fullmatch(self.layers, name)}
+        parts = {name: module for name, module in model.named_modules() if re.fullmatch(self.layers, name)}
+        calls: list[Call] = []
+
+        def seen(name: str) -> Any:
+            def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+                calls.append(Call(name, module, args, kwargs, _hidden(output)))
+
+            return hook
+
+        named = parts or {"": model}
+        hooks = [module.register_forward_hook(seen(name), with_kwargs=True) for name, module in named.items()]
+        try:
+            with torch.no_grad():
+                last = self.run(model, n)
+        finally:
+            for handle in hooks:
+                handle.remove()
+        return Pass(tuple(calls), last)
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One call of a layer in a forward pass: the map of the layer, as the network uses it.
+
+    Parameters
+    ----------
+    name : str
+        Of the module.
+    module : nn.Module
+        The layer.
+    args : tuple of Any
+        What it was given.
+    kwargs : mapping of str to Any
+        What it was given by name.
+    output : Tensor
+        The hidden states that it gave back.
+    """
+
+    name: str
+    module: nn.Module
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    output: Tensor
+
+    @property
+    def input(self) -> Tensor:
+        """The hidden states that it was given."""
+        found: Tensor = self.args[0] if self.args else self.kwargs["hidden_states"]
+        return found
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The layer on other hidden states, (n, d) → (n, d).
+
+        Parameters
+        ----------
+        x : (n, d) Tensor
+            In place of those that it was given.
+        """
+        x = x.reshape(self.input.shape)
+        if self.args:
+            out = self.module(x, *self.args[1:], **self.kwargs)
+        else:
+            out = self.module(**{**self.kwargs, "hidden_states": x})
+        found = _hidden(out)
+        return found.reshape(found.shape[-2:])
+
+
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """A forward pass.
+
+    Parameters
+    ----------
+    calls : tuple of Call
+        Of the layers, in the order in which they were called.
+    last : Tensor
+        The last hidden states, after whatever follows the last layer.
+    """
+
+    calls: tuple[Call, ...]
+    last: Tensor
+
+
+def _hidden(output: Any) -> Tensor:
+    found: Tensor = output if isinstance(output, Tensor) else output[0]
+    return found

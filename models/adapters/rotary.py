@@ -54,7 +54,9 @@ def rotary(weights: Weights, settings: Settings) -> Network:
         weights.notes.append(f"the sliding window of {window} tokens is left out: exact for at most so many tokens")
     embedding = None
     if "embed_tokens.weight" in weights:
-        embedding = Embedding(weights.take("embed_tokens.weight", None, None))
+        tokens = weights.take("embed_tokens.weight", None, None)
+        settings.match("vocab_size", len(tokens))
+        embedding = Embedding(tokens)
     layers = tuple(_layer(weights, settings, f"layers.{number}.") for number in range(count))
     final = _norm(weights, settings, "norm", layers[0].d) if "norm.weight" in weights else None
     return Network(weights.family, layers, embedding, final)
@@ -98,7 +100,8 @@ def _layer(weights: Weights, settings: Settings, prefix: str) -> Layer:
         raise ArgumentError("config", got, "heads of an even number of features, a whole number to a group of keys")
     settings.match("num_key_value_heads", groups)
     settings.match("head_dim", size)
-    m = weights.take(f"{prefix}mlp.up_proj.weight", None, d).shape[0]
+    settings.match("hidden_size", d)
+    m = settings.match("intermediate_size", weights.take(f"{prefix}mlp.up_proj.weight", None, d).shape[0])
 
     def spread(name: str, *shape: int) -> Floats:
         # each group of keys and values serves heads/groups heads in a row

@@ -40,7 +40,7 @@ no_repeat_ngram_size num_beam_groups num_beams num_return_sequences output_score
 repetition_penalty return_dict_in_generate suppress_tokens temperature top_k top_p typical_p output_past
 """
 SIZES = frozenset(_SIZES.split())
-"""Sizes that the weights themselves show; a reference model is built with them."""
+"""Sizes that the weights themselves show."""
 HARMLESS = frozenset((_SIZES + _BESIDE_THE_LAYERS + _OF_TRAINING + _OF_GENERATION).split())
 """Settings of any family that do not change the map of a layer, beside those that begin with an underscore."""
 OFF: dict[str, Any] = {"is_decoder": False, "add_cross_attention": False, "pruned_heads": {}}
@@ -72,6 +72,8 @@ class Settings:
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = dict(values)
         self.asked: set[str] = set()
+        self.seen: dict[str, int] = {}
+        """Those that the weights show."""
         self.typed = isinstance(values.get("model_type"), str)
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -120,7 +122,7 @@ class Settings:
 
     def match(self, name: str, shown_by_weights: int) -> int:
         """`shown_by_weights`; refuse the network if its setting `name` is there and says another number."""
-        value = self.find(name)
+        value, self.seen[name] = self.find(name), shown_by_weights
         if value is not None and (isinstance(value, bool) or value != shown_by_weights):
             raise ArgumentError("config", f"{name} = {shown(value)}", f"{shown_by_weights}, as the weights have it")
         return shown_by_weights

@@ -104,6 +104,9 @@ def _layer(
 ) -> Layer:
     d = weights.take(f"{prefix}{names['out']}.weight", None, None).shape[0]
     m = weights.take(f"{prefix}{names['in']}.weight", None, d).shape[0]
+    settings.match("hidden_size", d)
+    if names is _VIT:
+        settings.match("intermediate_size", m)
     if names is _TIMM:
         query, key, value = np.split(weights.take(f"{prefix}attn.qkv.weight", 3 * d, d), 3)
         bias = weights.find(f"{prefix}attn.qkv.bias", 3 * d)

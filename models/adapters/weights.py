@@ -7,7 +7,7 @@ import re
 import reprlib
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,15 @@ class Weights:
 
     def __contains__(self, name: str) -> bool:
         return name in self._tensors
+
+    def get(self, name: str) -> torch.Tensor | None:
+        """The tensor `name` in float64 if it is of real numbers, as it is if not, or None if it is not there."""
+        if name in self.cast:
+            return self.cast[name]
+        tensor = self._tensors.get(name)
+        if tensor is None or not tensor.dtype.is_floating_point:
+            return tensor
+        return tensor.detach().resolve_neg().to(torch.float64)
 
     def names(self, pattern: str) -> list[str]:
         """The names that `pattern`, a regular expression, matches from their start."""
@@ -171,7 +180,7 @@ def _is_state(content: Mapping[Any, Any]) -> bool:
     return any(isinstance(value, torch.Tensor) for value in content.values())
 
 
-def prefix_of(tensors: Mapping[str, torch.Tensor], anchor: str) -> str | None:
+def prefix_of(tensors: Iterable[str], anchor: str) -> str | None:
     """What stands before the name that `anchor`, a regular expression, matches; None if no name does."""
     found = (re.fullmatch(rf"(|.*?\.){anchor}", name) for name in tensors)
     return min((match[1] for match in found if match), key=len, default=None)
