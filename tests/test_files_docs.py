@@ -20,6 +20,9 @@ from figures.phase_diagram import QUANTITIES, PhaseDiagram
 from figures.phase_diagram.arithmetic import LONGEST
 from figures.phase_diagram.diagram import DEPTH, NAME, POINTS
 from figures.phase_diagram.spec import BLOCK, DEFAULTS, OPTIONS
+from training import Study
+from training.looped_experiment import LoopedExperiment
+from training.spec import ARMS, KEYS, MANY, SETTINGS, TASKS
 
 PAGE = Page("docs/files.md")
 
@@ -210,3 +213,101 @@ def test_what_a_diagram_accepts(tmp_path):
             path.write_text(document)
             with pytest.raises(ArgumentError, match=name):
                 PhaseDiagram.load(path)
+
+
+STUDY = tomllib.loads(re.search(r'"""(.*)"""', PAGE.examples[2][0], re.DOTALL).group(1))
+
+
+def as_text(default):
+    """A default as the page has it."""
+    return f"`{json.dumps(list(default) if isinstance(default, tuple) else default)}`"
+
+
+def test_every_key_and_default_of_a_study():
+    listed = keys("## A study")
+    assert set(listed) == set(KEYS)
+    defaults = {**signatures(Study, MANY), **signatures(LoopedExperiment, SETTINGS)}
+    assert {name: listed[name][1] for name in defaults} == {name: as_text(value) for name, value in defaults.items()}
+
+
+def signatures(function, names):
+    return {name: signature(function).parameters[name].default for name in names}
+
+
+@pytest.mark.parametrize(("heading", "kinds"), [("### `[[task]]`", TASKS), ("### `[[arm]]`", ARMS)])
+def test_every_key_and_default_of_tasks_and_arms(heading, kinds):
+    rows = {row[0].strip("`"): row[-1] for row in table(heading)}
+    assert set(rows) == set(kinds)
+    part = PAGE.text.split(f"\n{heading}\n", 1)[1].split("\n| key |", 1)[1].split("\n\n", 1)[0]
+    listed = {row.split("|")[1].strip(" `"): row.split("|")[-2].strip() for row in part.split("\n")[2:]}
+    every = {name: parameters(kind, "loops") for name, kind in kinds.items()}
+    assert set(listed) == {key for found in every.values() for key in found}
+    for kind, found in every.items():
+        shared = set.intersection(*map(set, every.values()))
+        own = set(re.findall(r"`(\w+)`", rows[kind]))
+        assert own == set(found) - shared or rows[kind] in ("all below", "none")
+        assert rows[kind] != "none" or not found
+        for name, parameter in found.items():
+            default = parameter.default
+            if default is Parameter.empty:
+                assert listed[name] == "needed"
+            elif name != "label":
+                assert re.sub(r" for a shift$", "", listed[name]).split("; ")[
+                    kind == "coherent_shift" and -1
+                ] == as_text(default)
+
+
+def study_tables():
+    """(document, the table in it, keys that may be wrong in it)."""
+    accepted = keys("## A study")
+    document = copy.deepcopy(STUDY)
+    yield document, document, {name: accepted[name][0] for name in accepted}
+    for heading, place in (("### `[[task]]`", "task"), ("### `[[arm]]`", "arm")):
+        part = PAGE.text.split(f"\n{heading}\n", 1)[1].split("\n| key |", 1)[1].split("\n\n", 1)[0]
+        for kind in TASKS if place == "task" else ARMS:
+            document = copy.deepcopy(STUDY)
+            chosen = {"type": kind, **({"wavenumber": 5} if kind == "engineered" else {})}
+            document[place] = [chosen]
+            found = parameters({**TASKS, **ARMS}[kind], "loops")
+            rows = {row.split("|")[1].strip(" `"): row.split("|")[3] for row in part.split("\n")[2:]}
+            yield document, chosen, {name: rows[name] for name in found}
+
+
+@pytest.mark.parametrize("place", range(8))
+def test_what_a_study_accepts(place, tmp_path):
+    document, part, accepted = list(study_tables())[place]
+    load_study(tmp_path, document)
+    for name, text in accepted.items():
+        wrong = [datetime.date(2020, 1, 1), True, *(value for said, value in OUTSIDE.items() if said in text)]
+        wrong += [] if name == "label" else ["x"]
+        for value in wrong:
+            before = dict(part)
+            part[name] = [value] if text.startswith("a list of whole") and not isinstance(value, str) else value
+            with pytest.raises(ArgumentError) as refused:
+                load_study(tmp_path, document)
+            assert name in str(refused.value), (name, value)
+            assert "own.study.toml" in str(refused.value)
+            part.clear()
+            part.update(before)
+
+
+def load_study(folder, document):
+    path = folder / "own.study.toml"
+    path.write_text(as_toml(document))
+    return Study.load(path)
+
+
+def as_toml(document):
+    tables = {name: document[name] for name in ("task", "arm") if isinstance(document.get(name), list)}
+    lines = [f"{name} = {in_toml(value)}" for name, value in document.items() if name not in tables]
+    for name, rows in tables.items():
+        for row in rows:
+            pairs = row.items() if isinstance(row, dict) else []
+            lines += [f"[[{name}]]", *(f"{key} = {in_toml(value)}" for key, value in pairs)]
+    return "\n".join(lines)
+
+
+def in_toml(value):
+    if isinstance(value, list):
+        return f"[{', '.join(map(in_toml, value))}]"
+    return value.isoformat() if isinstance(value, datetime.date) else json.dumps(value)

@@ -44,6 +44,7 @@ ALLOWED = {
     ("models/adapters/registry.py", "import_module"),  # our own modules
     ("models/__init__.py", "import_module"),  # names of our own
     ("training/__init__.py", "import_module"),
+    ("training/fitting.py", "torch.compile"),  # networks of our own
     ("figures/making.py", "import_module"),
     ("tokenwaves/__init__.py", "import_module"),
     ("simulate/engines/_compiled.py", "pickle.loads"),  # from the user's own folder

@@ -45,13 +45,13 @@ class Averaging(Experiment):
     def steps(self):
         return self.length * 2
 
-    def columns(self, arms):
+    def columns(self, arms, tasks):
         described = {"long_name": "estimate", "units": "1"}
         noise = Column((), (), float, np.nan, {"long_name": "first number drawn", "units": "1"})
         steps = self.length + 1
         return {"estimate": Column(("arm", "step"), (len(arms), steps), float, np.nan, described), "noise": noise}
 
-    def coordinates(self, arms):
+    def coordinates(self, arms, tasks):
         return {"step": (("step",), np.arange(self.length + 1), {"long_name": "step", "units": "step"})}
 
     def role(self, arm, task):

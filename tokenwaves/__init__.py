@@ -9,7 +9,7 @@ if TYPE_CHECKING:  # what is imported here cannot be interrupted in one line
     import argparse
     from collections.abc import Sequence
 
-VERBS = ("dispersion", "derive", "check", "phase_diagram", "figures")
+VERBS = ("dispersion", "derive", "check", "train", "phase_diagram", "figures")
 """The verbs there are, in the order of the help; the module of each has `add`, its parser, and `run`."""
 
 __all__ = ["main"]

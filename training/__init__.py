@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from training.fitting import Curves, Snapshot, accuracy, adamw, cross_entropy, fit
     from training.frame import Frame
     from training.looped import Looped
+    from training.looped_experiment import LoopedExperiment
     from training.statistics import at_steps, early_auc, paired, windows, z_scores
     from training.streams import stream
     from training.study import Study
@@ -34,6 +35,7 @@ _HOME = {
     "Engineered": "arms",
     "FeatureRotation": "tasks",
     "Frame": "frame",
+    "LoopedExperiment": "looped_experiment",
     "RandomMode": "arms",
     "Sinusoidal": "arms",
     "SpectralInfilling": "tasks",
@@ -76,6 +78,7 @@ __all__ = [
     "FeatureRotation",
     "Frame",
     "Looped",
+    "LoopedExperiment",
     "RandomMode",
     "Sinusoidal",
     "Snapshot",

@@ -28,23 +28,27 @@ class Experiment(ABC):
         """Steps of the training of all arms together, which its progress counts."""
 
     @abstractmethod
-    def columns(self, arms: Sequence[Any]) -> Mapping[str, Column]:
+    def columns(self, arms: Sequence[Any], tasks: Sequence[Any]) -> Mapping[str, Column]:
         """What is recorded of one training, by name.
 
         Parameters
         ----------
         arms : sequence
             What is trained; the dimension `arm`.
+        tasks : sequence
+            What it is trained on.
         """
 
     @abstractmethod
-    def coordinates(self, arms: Sequence[Any]) -> Mapping[str, Variable]:
+    def coordinates(self, arms: Sequence[Any], tasks: Sequence[Any]) -> Mapping[str, Variable]:
         """(dimensions, values, attributes) of the dimensions of `columns` other than `arm`, by name.
 
         Parameters
         ----------
         arms : sequence
             What is trained.
+        tasks : sequence
+            What it is trained on.
         """
 
     @abstractmethod

@@ -239,7 +239,7 @@ def _precision(device: torch.device, autocast: bool) -> Callable[[], AbstractCon
 def _tensors(batch: Any, device: torch.device) -> Any:
     """The arrays in the fields of a dataclass `batch` as tensors, under the same names."""
     values = {field.name: getattr(batch, field.name) for field in fields(batch)}
-    return SimpleNamespace(**{name: torch.as_tensor(value, device=device) for name, value in values.items()})
+    return SimpleNamespace(**{name: torch.as_tensor(np.array(value), device=device) for name, value in values.items()})
 
 
 def _labels(logits: Tensor, batch: Any) -> Tensor:

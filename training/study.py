@@ -99,12 +99,34 @@ class Study:
             seeds = range(whole_number("seeds", seeds, 1, SEEDS))
         object.__setattr__(self, "seeds", _different("seeds", seeds, 0))
         object.__setattr__(self, "sizes", _different("sizes", self.sizes, 1))
-        for name in (taken := set(self.experiment.columns(self.arms))) & RESERVED:
+        for name in (taken := set(self.experiment.columns(self.arms, self.tasks))) & RESERVED:
             raise ArgumentError("experiment", f"a column {name!r}", "other names than those of every study")
-        for name in set(self.experiment.coordinates(self.arms)) & (RESERVED | taken):
+        for name in set(self.experiment.coordinates(self.arms, self.tasks)) & (RESERVED | taken):
             raise ArgumentError("experiment", f"a dimension {name!r}", "other names than those of every study")
         for task in self.tasks:
             self.experiment.check(self.arms, task, self._axes["seed"][0].item())
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], device: str = "cpu", autocast: bool = False, compile: bool = False
+    ) -> Study:
+        """The study that a TOML file specifies.
+
+        Parameters
+        ----------
+        path : path-like
+            The file; docs/files.md has its keys.
+        device, autocast, compile : str or bool
+            Of `Fitted`, which a file does not say.
+
+        Raises
+        ------
+        ArgumentError
+            Names the key that cannot be used.
+        """
+        from training.spec import load
+
+        return load(path, device=device, autocast=autocast, compile=compile)
 
     @property
     def units(self) -> int:
@@ -116,7 +138,7 @@ class Study:
         """How much work it is."""
         parts = " × ".join(f"{len(values)} {name}{'s' * (len(values) > 1)}" for name, values in self._axes.items())
         arms = f"{len(self.arms)} arm{'s' * (len(self.arms) > 1)}"
-        return f"{self.units} units ({parts}) of {arms}, {self.experiment.steps} steps each"
+        return f"{self.units} unit{'s' * (self.units > 1)} ({parts}) of {arms}, {self.experiment.steps} steps each"
 
     def run(
         self,
@@ -203,7 +225,7 @@ class Study:
 
     def _coordinates(self) -> dict[str, Any]:
         names = np.array([arm.name for arm in self.arms])
-        return {"arm": (("arm",), names, {"long_name": "arm"}), **self.experiment.coordinates(self.arms)}
+        return {"arm": (("arm",), names, {"long_name": "arm"}), **self.experiment.coordinates(self.arms, self.tasks)}
 
     def _variables(self) -> dict[str, Any]:
         roles = [[self.experiment.role(arm, task) for arm in self.arms] for task in self.tasks]
@@ -226,7 +248,7 @@ class Units(Task):
     @property
     def columns(self) -> dict[str, Column]:
         """What is recorded, by name."""
-        return {**self.experiment.columns(self.arms), **ENDINGS}
+        return {**self.experiment.columns(self.arms, self.tasks), **ENDINGS}
 
     @property
     def steps(self) -> int:
@@ -245,7 +267,7 @@ class Units(Task):
             try:
                 with one_thread():
                     found = self.experiment.train(self.arms, task, size, seed, told)
-                for name, column in self.experiment.columns(self.arms).items():
+                for name, column in self.experiment.columns(self.arms, self.tasks).items():
                     part.enter(name, unit - first, np.asarray(found[name], dtype=column.kind).reshape(column.sizes))
                 part.enter("status", unit - first, STATUS.index("trained"))
             except (ValueError, ArithmeticError) as error:  # any other is no property of the unit
