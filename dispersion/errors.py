@@ -162,7 +162,7 @@ def whole_array(argument: str, value: ArrayLike, accepted: str = "whole numbers"
 
 
 def frozen_array(argument: str, value: ArrayLike, shape: tuple[int | None, ...]) -> NDArray[np.float64]:
-    """`value` as a read-only float64 array of finite numbers of its own.
+    """`value` as a read-only float64 array of finite numbers, of its own unless the memory of `value` is read-only.
 
     `shape` gives the accepted shape, `None` standing for any length ≥ 1.
     """
@@ -174,7 +174,14 @@ def frozen_array(argument: str, value: ArrayLike, shape: tuple[int | None, ...])
     if not all_finite(array):
         got = f"{int((~np.isfinite(array)).sum())} values that are not finite"
         raise ArgumentError(argument, got, _finite(shape))
-    return frozen(np.array(array))
+    return array if array is value and _unchanging(array) else frozen(np.array(array))
+
+
+def _unchanging(array: NDArray[Any]) -> bool:
+    """Whether `array` is read-only and so is all that it is a view of, down to the array whose memory it is."""
+    while array.base is not None and not array.flags.writeable and type(array.base) is np.ndarray:
+        array = array.base
+    return array.base is None and not array.flags.writeable
 
 
 def frozen_logits(argument: str, value: ArrayLike, shape: tuple[int | None, ...] | None = None) -> NDArray[np.float64]:

@@ -102,7 +102,7 @@ class Attention(nn.Module):
     index : (n, n) where in the flattened logits the lag of each pair of tokens stands, −1 where there is no such key;
     None for any number of tokens, without positional logits. position : (n, D) of the tokens, with `index`. by_lag :
     whether biases count by their first column, the lags of a ring, as on a chain, and not pair by pair. causal :
-    whether token i sees only j ≤ i, where there is no `index`.
+    whether token i sees only j ≤ i, where there is no `index`. fixed : as of Numbers.
     """
 
     gate: Gate | None
@@ -117,11 +117,12 @@ class Attention(nn.Module):
         position: NDArray | None = None,
         by_lag: bool = False,
         causal: bool = False,
+        fixed: bool = False,
     ) -> None:
         super().__init__()
         self.by_lag, self.causal = by_lag, causal
-        self.content = Content([head.query_key for head in heads])
-        self.mix = Mix([head.output_value for head in heads])
+        self.content = Content([head.query_key for head in heads], fixed)
+        self.mix = Mix([head.output_value for head in heads], fixed)
         self.kernels = [head.kernel for head in heads]
         self.positions: Any = nn.ModuleList() if index is None else nn.ModuleList(map(Positional, self.kernels))
         gates, biases = (np.array([getattr(head, name) for head in heads], dtype=float) for name in ("gate", "bias"))

@@ -6,6 +6,7 @@ with the parameters as they are now.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import fields
 from math import sqrt
@@ -43,6 +44,13 @@ def parameter(value: object) -> nn.Parameter:
     return nn.Parameter(torch.tensor(np.asarray(value, dtype=np.float64)))
 
 
+def shared(value: object) -> nn.Parameter:
+    """`value` as a float64 parameter that is not trained, over its memory if it is an array: nobody may write to it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*not writable")
+        return nn.Parameter(torch.from_numpy(np.asarray(value, dtype=np.float64)), requires_grad=False)
+
+
 def optional(value: object) -> nn.Parameter | None:
     """`parameter` of `value`, or None."""
     return None if value is None else parameter(value)
@@ -63,21 +71,23 @@ class Numbers(nn.Module):
     """The numbers in the fields of a noun, or of `nouns` of one form, as trainable parameters of the same names; those
     of a list have one noun after another along a first axis.
 
-    nouns : one, or a list. Rotary frequencies are a buffer, and eps is not trained.
+    nouns : one, or a list. fixed : whether nothing is trained: the numbers of one noun are then those in its memory.
+    Rotary frequencies are a buffer, and eps is not trained.
     """
 
-    def __init__(self, nouns: Any) -> None:
+    def __init__(self, nouns: Any, fixed: bool = False) -> None:
         super().__init__()
         several = isinstance(nouns, list)
         self.kind = type(nouns[0] if several else nouns)
         self.rest: dict[str, Any] = {}
+        made = shared if fixed else parameter
         for name in _names(self.kind):
             values = [getattr(noun, name) for noun in nouns] if several else getattr(nouns, name)
             first = values[0] if several else values
             if name == "frequencies":
                 self.register_buffer(name, torch.tensor(np.array(values)))
             elif first is None or (isinstance(first, float | np.ndarray) and name != "eps"):
-                self.register_parameter(name, None if first is None else parameter(np.array(values)))
+                self.register_parameter(name, None if first is None else made(values))
             else:
                 self.rest[name] = first
 

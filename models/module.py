@@ -30,12 +30,18 @@ class TorchBlock(nn.Module):
 
     block : the Block; boundary : 'periodic', 'open' or 'causal'; n : number of tokens, None for those of the block, on
     its ring or torus. any_length : whether it is for any number of tokens instead, which a block without positional
-    logits allows; `n` and `shape` are then None. Rotary frequencies are a buffer; −inf logits stay −inf in training,
+    logits allows; `n` and `shape` are then None. fixed : whether heads and feed-forward are not to be trained, and may
+    lie in the memory of the block. Rotary frequencies are a buffer; −inf logits stay −inf in training,
     and gates train as their logits, those of 0 and 1 not at all.
     """
 
     def __init__(
-        self, block: Block, boundary: str = "periodic", n: int | None = None, any_length: bool = False
+        self,
+        block: Block,
+        boundary: str = "periodic",
+        n: int | None = None,
+        any_length: bool = False,
+        fixed: bool = False,
     ) -> None:
         super().__init__()
         self.boundary, self.placement, self.d = boundary, block.placement, block.d
@@ -59,12 +65,12 @@ class TorchBlock(nn.Module):
         for members in self.members:
             heads = [block.heads[number] for number in members]
             if self.n is None:
-                self.attention.append(Attention(heads, causal=boundary == "causal"))
+                self.attention.append(Attention(heads, causal=boundary == "causal", fixed=fixed))
                 continue
             index = _chain_index(heads[0].kernel, self.n, boundary) if chained else lag_index(block.shape)
-            self.attention.append(Attention(heads, index, position, by_lag=chained))
+            self.attention.append(Attention(heads, index, position, by_lag=chained, fixed=fixed))
         self.attention_scale, self.attention_bias = parameter(block.attention_scale), optional(block.attention_bias)
-        self.feedforward = None if block.feedforward is None else Mlp(block.feedforward)
+        self.feedforward = None if block.feedforward is None else Mlp(block.feedforward, fixed)
         self.attention_norm = _norm("attention_norm", block.attention_norm)
         self.feedforward_norm = _norm("feedforward_norm", block.feedforward_norm)
 

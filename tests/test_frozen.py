@@ -15,6 +15,7 @@ import amplitude
 import dispersion
 import simulate
 from dispersion import Block, Head, Kernel, dispersion_relation
+from dispersion.errors import frozen_array
 
 NOUNS = {
     f"{package}.{name}": thing
@@ -149,3 +150,17 @@ def test_what_a_trajectory_holds_is_its_own():
     path = simulate.iterate(Block([Head(Kernel.alibi(8, 0.5), -0.4, 1.5)]), 5)
     with pytest.raises(ValueError, match="read-only"):
         path.state[:] = 0.0
+
+
+def test_read_only_memory_is_shared_and_no_other():
+    weights = np.ones((2, 3))
+    weights.flags.writeable = False
+    assert frozen_array("x", weights[1:], (None, 3)).base is weights
+    assert frozen_array("x", weights.T, (3, 2)).base is weights
+    open_memory = np.arange(6.0)
+    view = open_memory[:]
+    view.flags.writeable = False
+    taken = frozen_array("x", view, (None,))
+    open_memory[0] = 7.0
+    assert taken[0] == 0.0
+    assert frozen_array("x", np.frombuffer(bytearray(16)), (None,)).base is None

@@ -165,7 +165,7 @@ class Layer:
         """The same map as a float64 torch module, for any number of tokens; its parameters are frozen."""
         if self.encodings is not None:
             return AnyLength(self)
-        return TorchBlock(self.block(2), self.boundary, any_length=True).requires_grad_(False)
+        return TorchBlock(self.block(2), self.boundary, any_length=True, fixed=True).requires_grad_(False)
 
     def _kernel(self, encoding: Encoding, n: int) -> Kernel:
         kernel = Kernel.of(encoding, n)
@@ -210,7 +210,8 @@ class AnyLength(nn.Module):
         """(…, n, d) → (…, n, d)."""
         n = x.shape[-2]
         if n not in self.made:
-            net = TorchBlock(self.layer.block(2 * n - 1), self.layer.boundary, n).requires_grad_(False)
+            block = self.layer.block(2 * n - 1)
+            net = TorchBlock(block, self.layer.boundary, n, fixed=True).requires_grad_(False)
             self.made = {n: net.to(x.device)}
         result: Tensor = self.made[n](x)
         return result

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dispersion.errors import ArgumentError
+from dispersion.errors import ArgumentError, frozen
 from models.adapters.settings import MOST
 
 Floats = NDArray[np.float64]
@@ -77,6 +77,7 @@ class Weights:
         self.family, self.prefix, self.notes = family, prefix, list[str]()
         self.cast: dict[str, torch.Tensor] = {}
         """Those that were taken, in float64."""
+        self._arrays: dict[str, Floats] = {}
         self._tensors = {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}
         self._left = set(self._tensors)
         half = sorted({str(value.dtype)[6:] for value in self._tensors.values() if value.dtype in HALVES})
@@ -119,8 +120,10 @@ class Weights:
         if kind is not None:
             raise ArgumentError("checkpoint", f"{self.prefix}{name} {kind}", NUMBERS)
         if name not in self.cast:
-            self.cast[name] = tensor.detach().resolve_neg().to(torch.float64)
-        array: Floats = self.cast[name].numpy()
+            # memory of its own that blocks share, for it is read-only to all but the tensor
+            made = np.array(tensor.detach().resolve_neg().to(torch.float64).numpy())
+            self.cast[name], self._arrays[name] = torch.from_numpy(made), frozen(made)
+        array = self._arrays[name]
         fits = array.ndim == len(shape) and all(
             want in (None, size) for want, size in zip(shape, array.shape, strict=True)
         )
