@@ -179,7 +179,7 @@ def peak_flops() -> float:
 
     from numba import njit
 
-    from simulate.engines._compiled import OPTIONS
+    from dispersion.compiled import OPTIONS
     from simulate.engines._lanes import LANES, load, splat, store
 
     @njit(**OPTIONS)

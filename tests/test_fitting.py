@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -152,10 +153,9 @@ def test_bfloat16_trains_nearly_the_same():
 def test_a_compiled_network_is_the_same_network():
     _, _, make = nets(8, dtype=torch.float64)
     batches, held_out = data(2)
-    try:
-        compiled = fit(make(), batches, held_out, 2, compile=True)
-    except (RuntimeError, ImportError) as error:  # no compiler on this machine
-        pytest.skip(str(error).splitlines()[0])
+    if not any(map(shutil.which, ("g++", "clang++"))):
+        pytest.skip("torch.compile needs a compiler of C++")
+    compiled = fit(make(), batches, held_out, 2, compile=True)
     np.testing.assert_allclose(compiled.loss, fit(make(), batches, held_out, 2).loss, rtol=1e-9)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from simulate.engines import _compiled
+from dispersion import compiled
 
 ROOT = Path(__file__).parents[1]
 RUN = """
@@ -84,7 +84,7 @@ def test_a_damaged_file_is_compiled_anew(name, kept):
 
 @pytest.mark.parametrize("name", DAMAGE)
 def test_of_a_damaged_file_nothing_is_loaded(name, tmp_path):
-    files = _compiled._Files(tmp_path, "f")
+    files = compiled._Files(tmp_path, "f")
     files.save(("key", 1), list(range(10**4)))
     assert files.load(("key", 1)) == list(range(10**4))
     assert files.load(("key", 2)) is None  # the same signature of another source
@@ -100,7 +100,7 @@ def test_of_a_damaged_file_nothing_is_loaded(name, tmp_path):
     assert files.load(("key", 1)) is None
 
 
-class Cache(_compiled._Kept):
+class Cache(compiled._Kept):
     """One whose files cannot be written, or hold what numba cannot use."""
 
     def __init__(self, error):
@@ -113,7 +113,7 @@ class Cache(_compiled._Kept):
 
 
 def test_what_can_be_neither_loaded_nor_saved_is_compiled(monkeypatch):
-    function = _compiled.entry()(lambda x: x + 1)
+    function = compiled.entry()(lambda x: x + 1)
     function._cache = Cache(OSError("the disk is full"))
     assert function(1) == 2
 
@@ -122,43 +122,43 @@ def test_what_can_be_neither_loaded_nor_saved_is_compiled(monkeypatch):
 def test_the_folder_is_the_users_alone(tmp_path, monkeypatch):
     umask = os.umask(0)
     try:
-        folder = _compiled.own_folder(tmp_path)
+        folder = compiled.own_folder(tmp_path)
     finally:
         os.umask(umask)
     assert (folder.parent, folder.stat().st_mode & 0o777) == (tmp_path, 0o700)
     (folder / "mine").touch()
-    assert [file.name for file in _compiled.own_folder(tmp_path).iterdir()] == ["mine"]
+    assert [file.name for file in compiled.own_folder(tmp_path).iterdir()] == ["mine"]
     folder.chmod(0o777)  # anyone may have put it there
-    assert list(_compiled.own_folder(tmp_path).iterdir()) == []
+    assert list(compiled.own_folder(tmp_path).iterdir()) == []
     assert folder.stat().st_mode & 0o777 == 0o700
     folder.rmdir()
     folder.symlink_to(tmp_path)
     with pytest.raises(OSError, match="another's"):
-        _compiled.own_folder(tmp_path)
+        compiled.own_folder(tmp_path)
     folder.unlink()
     folder.touch()
     with pytest.raises(OSError, match="exists"):
-        _compiled.own_folder(tmp_path)
+        compiled.own_folder(tmp_path)
     folder.unlink()
     folder.mkdir()
     user = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: user + 1)
     folder.rename(tmp_path / f"tokenwaves-{user + 1}")
     with pytest.raises(OSError, match="another's"):
-        _compiled.own_folder(tmp_path)
+        compiled.own_folder(tmp_path)
 
 
 def test_works_without_a_folder_of_its_own(monkeypatch):
     def refused(parent):
         raise PermissionError
 
-    monkeypatch.setattr(_compiled, "own_folder", refused)
-    assert _compiled.entry()(lambda x: x + 1)(1) == 2
+    monkeypatch.setattr(compiled, "own_folder", refused)
+    assert compiled.entry()(lambda x: x + 1)(1) == 2
 
 
 def test_works_without_a_folder_to_write_to(monkeypatch):
     def refused(function, variant):
         raise RuntimeError("cannot cache function: no locator available")
 
-    monkeypatch.setattr(_compiled, "_Kept", refused)
-    assert _compiled.entry()(lambda x: x + 1)(1) == 2
+    monkeypatch.setattr(compiled, "_Kept", refused)
+    assert compiled.entry()(lambda x: x + 1)(1) == 2

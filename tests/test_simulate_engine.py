@@ -6,8 +6,8 @@ from numba import njit
 
 from dispersion import Activation, Block, FeedForward, Head, Kernel
 from dispersion.block.scalar_blocks import ScalarBlocks
+from dispersion.compiled import OPTIONS
 from simulate.engines import _exp, _moments
-from simulate.engines._compiled import OPTIONS
 from simulate.engines._lanes import LANES, load, splat, store
 from simulate.engines.scalar import Batch
 

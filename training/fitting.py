@@ -174,7 +174,7 @@ def fit(
     if clip is not None:
         clip = real_number("clip", clip, positive=True)
     device = next(net.parameters()).device
-    run: Any = torch.compile(net) if compile else net
+    run: Any = torch.compile(net, dynamic=False) if compile else net
     taken = (optimiser or adamw())(net)
     moved = schedule(taken) if schedule else None
     precision = _precision(device, autocast)

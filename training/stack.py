@@ -19,6 +19,7 @@ from dispersion.block.factors import QueryKey
 from dispersion.grid import lag_index
 from models.attention import form_of
 from models.layers import FUNCTIONS, Numbers, array, form, parameter
+from training.fast import activated, attention
 
 
 class Stack(nn.Module):
@@ -98,27 +99,15 @@ class Maps:
 
     def __call__(self, x: Tensor) -> Tensor:
         """F(X) of states (M, d, N·B)."""
-        x = torch.baddbmm(x, self.output, self._mixed(_affine(self.projection, x, self.projection_bias)))
+        projected = torch.bmm(self.projection, x)
+        if self.projection_bias is not None:
+            projected = projected + self.projection_bias
+        x = torch.baddbmm(x, self.output, attention(projected, self.pairs, self.width))
         branch = self.feedforward
         if branch is None:
             return x
-        hidden = FUNCTIONS[branch.rest["activation"].name](_affine(branch.weight_in, x, branch.bias_in[..., None]))
+        hidden = activated(torch.bmm(branch.weight_in, x), branch.bias_in, branch.rest["activation"].name)
         return torch.baddbmm(x + branch.bias_out[..., None], branch.weight_out, hidden)
-
-    def _mixed(self, projected: Tensor) -> Tensor:
-        """(M, H·d_v, N·B) Σ_j A_ij v_j of queries, keys and values `projected` (M, H·(2d_h + d_v), N·B)."""
-        inner = self.heads * self.width
-        queries, keys, values = (
-            # (M, H·d_h, N·B) → (M, H, B, N, d_h)
-            part.unflatten(1, (self.heads, -1)).unflatten(-1, (self.n, -1)).permute(0, 1, 4, 3, 2)
-            for part in projected.split([inner, inner, projected.shape[1] - 2 * inner], dim=1)
-        )
-        weights = torch.softmax(queries @ keys.transpose(-1, -2) + self.pairs[:, :, None], dim=-1)
-        return (weights @ values).permute(0, 1, 4, 3, 2).flatten(3).flatten(1, 2)
-
-
-def _affine(weight: Tensor, x: Tensor, bias: Tensor | None) -> Tensor:
-    return torch.bmm(weight, x) if bias is None else torch.baddbmm(bias, weight, x)
 
 
 def _of_one_form(blocks: Sequence[Block]) -> Block:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from numba import njit
 
-from simulate.engines._compiled import OPTIONS
+from dispersion.compiled import OPTIONS
 from simulate.engines._lanes import (
     SIXTEEN,
     fused,

@@ -15,7 +15,7 @@ from typing import Any
 
 from numba import njit
 
-from simulate.engines._compiled import OPTIONS, entry
+from dispersion.compiled import OPTIONS, entry
 from simulate.engines._exp import LOG2_E, LOWEST, exp, exp2_product, tanh
 from simulate.engines._lanes import LANES, load, select_above, select_not_above, splat, store
 from simulate.engines._moments import attend_by_moments

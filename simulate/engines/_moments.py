@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from simulate.engines._compiled import OPTIONS
+from dispersion.compiled import OPTIONS
 from simulate.engines._exp import divided
 from simulate.engines._lanes import load, splat, store
 from simulate.engines.exponential import coefficients, reach

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulate.engines._compiled import entry
+from dispersion.compiled import entry
 from simulate.engines._exp import LOG2_E, LOWEST, REMOVED, exp2_product
 from simulate.engines._lanes import LANES, load, load_from, select_above, splat, store
 

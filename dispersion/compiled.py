@@ -1,8 +1,9 @@
 """Compiled functions that Python calls, kept on the disk from one run to the next. Importing this imports numba.
 
 numba keeps a compiled function as long as its own file is the same, although others are compiled into it. Here it is
-kept as long as the source of every compiled function is: a change anywhere compiles anew. What is kept is machine code
-in a pickle. It is read only from a folder that is the user's own and closed to others, and only if its digest is right.
+kept as long as the source of every compiled function in its folder is: a change anywhere there compiles anew. What is
+kept is machine code in a pickle. It is read only from a folder that is the user's own and closed to others, and only if
+its digest is right.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class _Kept(FunctionCache):
 
     def __init__(self, function: Callable[..., Any], variant: str) -> None:
         super().__init__(function)
-        self._variant = variant
+        self._variant, self._home = variant, Path(function.__code__.co_filename).parent
         self._cache_file: Any = _Files(own_folder(Path(self._cache_path)), self._impl.filename_base)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
@@ -65,7 +66,7 @@ class _Kept(FunctionCache):
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
         # the second is the processor and what it can do
-        return (sig, codegen.magic_tuple(), self._variant), (_source(), numba.__version__)
+        return (sig, codegen.magic_tuple(), self._variant), (_source(self._home), numba.__version__)
 
 
 class _Files:
@@ -116,7 +117,7 @@ def own_folder(parent: Path) -> Path:
 
 
 @lru_cache
-def _source() -> str:
-    """A hash of the modules that hold compiled functions, those whose names begin with one underscore."""
-    modules = sorted(Path(__file__).parent.glob("_[a-z]*.py"))
+def _source(folder: Path) -> str:
+    """A hash of the modules of a folder that hold compiled functions, those whose names begin with one underscore."""
+    modules = [Path(__file__), *sorted(folder.glob("_[a-z]*.py"))]
     return hashlib.sha256(b"\0".join(module.read_bytes() for module in modules)).hexdigest()
