@@ -114,6 +114,11 @@ def _judged(
     weights, settings = family.open(tensors, config)
     network = family.network(weights, settings)
     reference = family.reference
+    if family.route == "measured":
+        if module is None and not (reference is not None and reference.installed):
+            accepted = f"the reference implementation: pip install {reference.package if reference else family.name}"
+            raise ArgumentError("family", f"{family.name}, whose layers are no Blocks", accepted)
+        return Judge(family, weights, settings, module).itself(network)
     if reference is None or (module is None and not (settings.typed and reference.installed)):
         return network
     return replace(network, comparison=Judge(family, weights, settings, module).compared(network))

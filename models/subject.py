@@ -29,6 +29,8 @@ TOKENS = 32
 """Number of tokens where the model does not say it."""
 MOST = 10_000
 """The largest number of tokens or layers that may be asked for: every layer is run on d · N states of N tokens."""
+HEADS = 16
+"""Heads of a layer that does not say how many it has."""
 COPIES = 4
 """Arrays of the size of the attention weights that a layer holds at once."""
 MODELS = "a block .toml, a program .pt2, a checkpoint with family=NAME, or module:callable"
@@ -165,7 +167,7 @@ def _network(model: str, network: Network, tokens: int | None, layers: int | Non
     if count > len(network.layers):
         raise ArgumentError("layers", count, f"at most the {len(network.layers)} of the checkpoint")
     n = tokens or TOKENS
-    heads = network.layers[0].heads
+    heads = max(getattr(layer, "heads", HEADS) for layer in network.layers)
     require("tokens", f"{n:,} and {heads} heads, attention", 8 * COPIES * heads * n**2)
     notes = list(network.notes)
     blocks: tuple[Block, ...] | None = None

@@ -51,6 +51,8 @@ class Comparison(Noun):
     @property
     def note(self) -> str:
         """One line."""
+        if self.error == 0:
+            return f"its layers are those of {self.reference} themselves"
         if self.single is None:
             return f"its layers are those of {self.reference} to {self.error:.1e}"
         single = f"to {self.single:.1e} as it is, to {self.error:.1e} with that in float64"

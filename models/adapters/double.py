@@ -7,7 +7,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +16,11 @@ from torch.overrides import TorchFunctionMode
 from dispersion.errors import ArgumentError, shown
 from dispersion.memory import require
 from models.adapters.reference import Reference
-from models.adapters.registry import Family
 from models.adapters.settings import SIZES, Settings
 from models.adapters.weights import Weights, prefix_of
+
+if TYPE_CHECKING:
+    from models.adapters.registry import Family
 
 ROUNDED = 1e-6
 """Relative difference that a few roundings to float32 make."""

@@ -8,6 +8,7 @@ gets float64.
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from dispersion.errors import ArgumentError
 from models.adapters.comparison import Comparison, Difference
 from models.adapters.double import built, copied, lifted, renewed
 from models.adapters.network import Network
+from models.adapters.opaque import Opaque, Source
 from models.adapters.reference import Pass, Reference, of_tokens, token_ids
 from models.adapters.registry import Family
 from models.adapters.settings import Settings
@@ -63,6 +65,15 @@ class Judge:
                 return Comparison(self.name, double.size, worst.size)
         accepted = f"a network whose layers are those of {self.family.name} as rebuilt"
         raise ArgumentError("network", f"{self.name}, which differs in {self.first(network) or worst}", accepted)
+
+    def itself(self, network: Network) -> Network:
+        """`network` with the reference's own layers."""
+        source = Source(self.reference, self.model)
+        with lifted():
+            calls = self._pass().calls
+        boundary, d = self.family.boundary, calls[0].input.shape[-1]
+        layers = tuple(Opaque(source, number, boundary, d) for number in range(len(calls)))
+        return replace(network, layers=layers, comparison=Comparison(self.name, 0.0))
 
     def first(self, network: Network) -> Difference | None:
         """The first Difference of `network`, None if there is none."""

@@ -15,6 +15,7 @@ from torch import nn
 from dispersion import ArgumentError, Block, Chain, Normalisation, absolute_logits, translation_invariant_share
 from models.adapters.comparison import Comparison
 from models.adapters.layer import Layer
+from models.adapters.opaque import Opaque
 from models.layers import Norm
 
 Floats = NDArray[np.float64]
@@ -114,8 +115,9 @@ class Network:
     ----------
     family : str
         Its name.
-    layers : tuple of Layer
-        The weights of each application, the first first; a layer applied twice is there twice.
+    layers : tuple of Layer or Opaque
+        The weights of each application, the first first; a layer applied twice is there twice. A layer that is no Block
+        is Opaque.
     embedding : Embedding, optional
         Or None if the network takes hidden states.
     final_norm : Normalisation, optional
@@ -127,7 +129,7 @@ class Network:
     """
 
     family: str
-    layers: tuple[Layer, ...]
+    layers: tuple[Layer | Opaque, ...]
     embedding: Embedding | None = None
     final_norm: Normalisation | None = None
     notes: tuple[str, ...] = ()
@@ -147,9 +149,11 @@ class Network:
     @property
     def obstacle(self) -> str | None:
         """Why J(q) of the layers cannot come from Blocks on a ring, or None if it can."""
+        if any(isinstance(layer, Opaque) for layer in self.layers):
+            return "its layers are no Blocks"
         if self.boundary == "causal":
             return "its attention is causal, so rows have different weights"
-        if any(layer.frequencies is not None for layer in self.layers):
+        if any(isinstance(layer, Layer) and layer.frequencies is not None for layer in self.layers):
             return "its rotary frequencies are off the grid of a ring"
         return None if self.boundary == "periodic" else "it runs on a line, whose ends have fewer tokens to see"
 
@@ -219,6 +223,8 @@ class Network:
         generator = np.random.default_rng(rng)
         made: dict[int, Layer] = {}
         for layer in self.layers:
+            if isinstance(layer, Opaque):
+                raise ArgumentError("network", "layers that are no Blocks", "a network whose weights are Layers")
             if id(layer) not in made:
                 made[id(layer)] = _initialised(layer, generator, std)
         layers = tuple(made[id(layer)] for layer in self.layers)

@@ -164,7 +164,7 @@ class Call:
         x : (n, d) Tensor
             In place of those that it was given.
         """
-        x = x.reshape(self.input.shape)
+        x = x.reshape(*self.input.shape[:-2], *x.shape[-2:])
         if self.args:
             out = self.module(x, *self.args[1:], **self.kwargs)
         else:

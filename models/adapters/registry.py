@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from dispersion.errors import ArgumentError, choice, shown
+from dispersion.line.chain import BOUNDARIES
 from models.adapters.network import Network
 from models.adapters.reference import Reference
 from models.adapters.settings import Settings
@@ -54,7 +55,7 @@ class Family:
     within : str
         One that the names of all tensors of its layers match from their start: each of them has to be taken.
     read : callable
-        From Weights and Settings to a Network of `weights.family`.
+        From Weights and Settings to a Network of `weights.family`, without layers if the route is 'measured'.
     model_types : tuple of str
         What its config.json calls the `model_type`; none for networks that have no such file.
     reference : Reference or None
@@ -65,6 +66,8 @@ class Family:
         Settings that do not change the map of a layer, beside `settings.HARMLESS`.
     described : callable or None
         From a module in memory that has no config to its settings, None if it is of another kind.
+    boundary : {'periodic', 'open', 'causal'}
+        The ends of the tokens, where the route is 'measured'; Layers tell theirs.
     """
 
     name: str
@@ -78,9 +81,11 @@ class Family:
     buffers: str = r"(?!)"
     harmless: tuple[str, ...] = ()
     described: Described | None = None
+    boundary: str = "open"
 
     def __post_init__(self) -> None:
         choice("route", self.route, ROUTES)
+        choice("boundary", self.boundary, BOUNDARIES)
 
     def open(self, tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any]) -> tuple[Weights, Settings]:
         """What `read` gets, an ArgumentError if they are of another family.
@@ -112,8 +117,11 @@ class Family:
             Those of the config.
         """
         made = self.read(weights, settings)
-        weights.finish(self.within, self.buffers)
-        settings.finish(self.name, self.harmless)
+        if self.route == "measured":  # the reference has every weight and knows every setting
+            settings.hand_on()
+        else:
+            weights.finish(self.within, self.buffers)
+            settings.finish(self.name, self.harmless)
         return replace(made, notes=(*weights.notes, *made.notes))
 
 
@@ -132,12 +140,13 @@ def family(
     buffers: str = r"(?!)",
     harmless: tuple[str, ...] = (),
     described: Described | None = None,
+    boundary: str = "open",
 ) -> Callable[[Read], Read]:
     """A decorator that registers what reads a family.
 
     Parameters
     ----------
-    name, what, route, anchor, within, model_types, reference, buffers, harmless, described
+    name, what, route, anchor, within, model_types, reference, buffers, harmless, described, boundary
         As in Family.
     """
 
@@ -145,7 +154,7 @@ def family(
         known = _REGISTERED.get(name)
         if known is not None and known.read.__module__ != read.__module__:
             raise ArgumentError("name", repr(name), f"a name that {known.read.__module__} has not taken")
-        more = model_types, reference, buffers, harmless, described
+        more = model_types, reference, buffers, harmless, described, boundary
         _REGISTERED[name] = Family(name, what, route, anchor, within, read, *more)
         return read
 

@@ -127,6 +127,12 @@ class Settings:
             raise ArgumentError("config", f"{name} = {shown(value)}", f"{shown_by_weights}, as the weights have it")
         return shown_by_weights
 
+    def hand_on(self) -> None:
+        """Ask for every setting but those of HARMLESS, for an implementation that knows them all."""
+        self.only("quantization_config")
+        self.only("auto_map")
+        self.asked |= {name for name in self.values if name not in HARMLESS and not str(name).startswith("_")}
+
     def finish(self, family: str, harmless: Collection[str] = ()) -> None:
         """Refuse a setting that nobody asked for, unless it is of HARMLESS or the `harmless` of the `family`."""
         for name, usual in OFF.items():
