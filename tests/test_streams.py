@@ -182,7 +182,15 @@ def interrupted(arguments, after, cwd):
     """(status, stderr) of a command line that gets Ctrl-C so many seconds `after` Python has started, which nobody can
     catch.
     """
-    program = "import sys, tokenwaves; print('started', flush=True); sys.exit(tokenwaves.main())"
+    program = """
+import sys, tokenwaves
+inner = tokenwaves._main
+def started(arguments):
+    print("started", flush=True)
+    return inner(arguments)
+tokenwaves._main = started
+sys.exit(tokenwaves.main())
+"""
     process = subprocess.Popen(
         [sys.executable, "-c", program, *arguments],
         stdout=subprocess.PIPE,

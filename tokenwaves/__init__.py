@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import _thread
+import signal
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # what is imported here cannot be interrupted in one line
     import argparse
     from collections.abc import Sequence
+    from types import FrameType
+    from typing import Any
 
 VERBS = ("dispersion", "derive", "check", "train", "phase_diagram", "figures")
 """The verbs there are, in the order of the help; the module of each has `add`, its parser, and `run`."""
@@ -29,22 +34,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0 on success, 1 if the reader of the output went away, 2 if something asked for cannot be used
         or written, 130 if interrupted.
     """
+    restored = _delay_interrupts()
     try:
-        status = _main(sys.argv[1:] if arguments is None else arguments)
-        if arguments is None:
-            _leave()
-        return status
+        return _main(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:
-        status, line = 130, "interrupted; what was finished is kept"
-    except ImportError as error:
-        if not _interrupted(error):
-            raise
         status, line = 130, "interrupted; what was finished is kept"
     except BrokenPipeError:
         # the reader, such as `head`, has seen enough
         status, line = 1, ""
     except (ValueError, OSError, MemoryError) as error:
         status, line = 2, f"error: {_reason(error)}"
+    finally:
+        if restored is not None:
+            # what is done stays done: a Ctrl-C while the interpreter shuts down would end it as killed
+            signal.signal(signal.SIGINT, signal.SIG_IGN if arguments is None else restored)
     from tokenwaves.streams import discard, say
 
     if line:
@@ -54,6 +57,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, AttributeError):
         discard(sys.stdout)
     return status
+
+
+def _delay_interrupts() -> Any:
+    """Let Ctrl-C wait for the end of an import, which makes any error of it; the handler before, None if it is left."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        while frame is not None:
+            if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+                _thread.start_new_thread(again, ())
+                return
+            frame = frame.f_back
+        raise KeyboardInterrupt
+
+    def again() -> None:
+        time.sleep(0.01)
+        _thread.interrupt_main()
+
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return None
+    try:
+        return signal.signal(signal.SIGINT, interrupt)
+    except ValueError:
+        # not in the main thread, which alone is told of it
+        return None
 
 
 def _main(arguments: Sequence[str]) -> int:
@@ -74,13 +101,6 @@ def _main(arguments: Sequence[str]) -> int:
             raise in_options(error, options.command) from None
     finally:
         sys.stdout.flush()
-
-
-def _leave() -> None:
-    """What is done stays done: a Ctrl-C while the interpreter shuts down would end the process as killed."""
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -115,10 +135,3 @@ def _reason(error: Exception) -> str:
     if not isinstance(error, ArgumentError):
         raise error
     return str(error)
-
-
-def _interrupted(error: BaseException | None) -> bool:
-    """Whether a KeyboardInterrupt led to `error`: numpy makes an ImportError of one that meets its own imports."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error is not None
