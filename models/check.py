@@ -24,8 +24,9 @@ from dispersion.noun import Noun
 from dispersion.quiet import beyond_float64
 from dispersion.ring.mode import Mode
 from models.inputs import Map
-from models.measured import MEMORY, Measured, measure
-from models.sender import STEP, Sender, sizes
+from models.invariance import invariance
+from models.measured import Measured, measure
+from models.sender import MEMORY, STEP, Sender, sizes
 
 Complex = NDArray[np.complex128]
 Floats = NDArray[np.float64]
@@ -139,7 +140,7 @@ def check(
 
     if blocks is not None:
         predicted, source = through_layers(blocks, a), "blocks"
-        first = measured(layers[0], a)
+        first = invariance(layers[0], a, grid, boundary, **options)  # type: ignore[arg-type]
         defect, spread = first.defect, first.spread
     else:
         relations = _along(layers, a, measured)

@@ -24,8 +24,7 @@ from dispersion.errors import frozen_array
 from dispersion.noun import Noun
 from models.check import TOLERANCE
 from models.inputs import Map
-from models.measured import MEMORY
-from models.sender import STEP, Sender, sizes
+from models.sender import MEMORY, STEP, Sender, sizes
 
 Floats = NDArray[np.float64]
 

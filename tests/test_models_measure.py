@@ -12,6 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from dispersion import ArgumentError, Block, Chain, FeedForward, Head, Kernel, dispersion_relation
 from models import measure, to_torch
 from models.inputs import forward
+from models.invariance import invariance
 
 N, D = 12, 3
 
@@ -168,3 +169,17 @@ def test_weights_do_not_count_as_tensors_of_the_forward_pass():
     """Derivatives are batched by what depends on the state."""
     run = forward(torch.nn.Linear(50, 50).double(), torch.zeros(2, 50, dtype=torch.float64))
     assert run.largest == 2 * 50
+
+
+@pytest.mark.parametrize("boundary", ["periodic", "open", "causal"])
+def test_invariance_is_what_measure_finds_of_it(boundary):
+    """Two routes to the response at the origin: along the directions tried, and from the whole J(q)."""
+    generator = np.random.default_rng(0)
+    mixing, weight = torch.tensor(generator.normal(size=(2, 6, 6))[0]), torch.tensor(generator.normal(size=(3, 3)))
+    fn = lambda x: x + torch.tanh(mixing @ x @ weight)  # noqa: E731
+    a = [0.1, -0.4, 0.3]
+    found, whole = invariance(fn, a, 6, boundary), measure(fn, a, 6, boundary)
+    np.testing.assert_array_equal(found.image, whole.image)
+    assert found.spread == whole.spread > 0.1
+    assert found.defect == pytest.approx(whole.defect, rel=1e-12)
+    assert found.defect > 0.1
