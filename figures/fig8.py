@@ -21,7 +21,7 @@ from models.convit import PRESETS, RESIDUAL, SHARP, ConViT
 NAME = "fig8"
 TITLE = "Two-dimensional dispersion of ConViT variants: pre-LN and PSA"
 MOSAIC = [list("abcd"), list("efgh")]
-SIZE = (TWO_COLUMNS, 3.75)
+SIZE = (TWO_COLUMNS, 3.2)
 
 SEED = 0
 INITIALISATIONS = ("default+pos", "+I+pos", "-I+pos", "-I+sharp pos")
