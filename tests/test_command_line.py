@@ -18,7 +18,7 @@ from dispersion import Block, FeedForward, Head, Kernel, LayerNorm, fixed_points
 from figures import NAMES, fig2
 
 ROOT = Path(__file__).parent.parent
-EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.toml") if ".diagram" not in path.name)
+EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.toml") if "." not in path.stem)
 COMMANDS = [verb.replace("_", "-") for verb in tokenwaves.VERBS]
 ROTATING = str(ROOT / "examples" / "rotating.toml")
 

@@ -12,7 +12,8 @@ import pytest
 from dispersion import ArgumentError
 from simulate.runs.columns import Column
 from training.experiment import BASELINE, MATCHED, MISMATCHED, Experiment
-from training.study import STATUS, Study
+from training.study import Study
+from training.units import STATUS
 
 ROOT = Path(__file__).parent.parent
 
