@@ -8,31 +8,40 @@ network itself, run on 1⊗a ± h·v e^{iqj}, whose response is compared with Λ
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import nn
 
 from dispersion import ArgumentError, Block, Propagator, through_layers
-from dispersion.errors import frozen_array, whole_number
+from dispersion.errors import frozen_array, shown, whole_number
 from dispersion.grid import Wavenumber, conjugate_pairs, positions, wavenumber
 from dispersion.noun import Noun
 from dispersion.quiet import beyond_float64
 from dispersion.ring.mode import Mode
+from models.adapters.network import Network
 from models.inputs import Map
 from models.invariance import invariance
 from models.measured import Measured, measure
 from models.sender import MEMORY, STEP, Sender, sizes
+
+if TYPE_CHECKING:
+    from models.line import LineCheck
 
 Complex = NDArray[np.complex128]
 Floats = NDArray[np.float64]
 
 TOLERANCE = 1e-6
 """Relative error up to which a prediction counts as confirmed."""
+AGAINST_NETWORK, AS_REBUILT = " against the network", " for the layers as rebuilt"
+"""What a verdict is about: layers that were compared with those of the network itself, or not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +56,8 @@ class Check(Noun):
     defect : the circulant defect of a layer, the largest if several were measured (`Measured.defect`).
     spread : how far a layer takes the tokens of a homogeneous state apart, likewise (`Measured.spread`).
     boundary : 'periodic', 'open' or 'causal'.
+    line : what grows most on a line of tokens, where that is asked about; then it is what is confirmed or not.
+    judge : what the verdict adds about the layers, AGAINST_NETWORK or AS_REBUILT; empty where they are the network.
     """
 
     predicted: Propagator
@@ -58,6 +69,8 @@ class Check(Noun):
     defect: float
     spread: float
     boundary: str = "periodic"
+    line: LineCheck | None = None
+    judge: str = ""
 
     @property
     def layers(self) -> int:
@@ -82,17 +95,29 @@ class Check(Noun):
 
     @property
     def confirmed(self) -> bool:
-        """Whether the error is within TOLERANCE at every wavenumber, and the state stays homogeneous to that."""
+        """Whether the error is within TOLERANCE at every wavenumber, and the state stays homogeneous to that; on a line
+        of tokens whether it is so for every pattern.
+        """
+        return self._as_waves if self.line is None else self.line.confirmed
+
+    @property
+    def _as_waves(self) -> bool:
         return bool(max(self.error.max(), self.spread) <= TOLERANCE)
 
     @property
     def verdict(self) -> str:
         """One line: whether the forward pass confirms the prediction, and whether anything grows."""
+        told = self._of_waves if self.line is None else self.line.verdict
+        told = told.replace("confirmed to", f"confirmed{self.judge} to", 1)
+        return told if self.line is None else f"{told}; as waves, {self._of_waves}"
+
+    @property
+    def _of_waves(self) -> str:
         worst = int(np.argmax(self.error))
         top = self.predicted.leading()
         by = f"is multiplied by {abs(top.multiplier):.4g} in {_layers(self.layers)}"
         leader = f"the leading mode, k = {_named(top.k)}, {by}"
-        if self.confirmed:
+        if self._as_waves:
             return f"confirmed to {self.error.max():.1e} at every wavenumber; {leader}"
         where = f"error {self.error[worst]:.1e} at k = {_named(self.modes[worst].k)}"
         apart = f"a homogeneous state does not stay one, its tokens differ by {self.spread:.1e} after a layer"
@@ -108,11 +133,11 @@ class Check(Noun):
 
 @beyond_float64
 def check(
-    layers: Sequence[Map],
-    state: ArrayLike,
-    shape: tuple[int, ...] | int,
+    layers: Sequence[Map] | nn.Module | Network | str | os.PathLike[str],
+    state: ArrayLike | str | None = None,
+    shape: tuple[int, ...] | int | None = None,
     blocks: Sequence[Block] | None = None,
-    boundary: str = "periodic",
+    boundary: str | None = None,
     *,
     waves: int = 32,
     batched: bool = False,
@@ -122,21 +147,53 @@ def check(
 ) -> Check:
     """Predict what each wavenumber grows by through `layers` from the homogeneous state 1⊗a, and run them to see.
 
-    layers : maps of float64 tensors (N, d) to the same, the first layer first. state : a, (d,).
-    shape : N, (N,) or (N_1, …, N_D). blocks : the same layers as Blocks, from which the prediction is then made; None
-    to measure J(q) of every layer. boundary : as in `measure`.
-    waves : the most wavenumbers to send through, those of the largest growth. batched : whether the layers take
-    (…, N, d). memory : bytes that derivatives and batches may fill. device : of the states.
+    layers : maps of float64 tensors (N, d) to the same, the first layer first; or a whole network, as `from_module` and
+    `load_network` take or make it: its layers are compared with the reference implementation's own, and on a line of
+    tokens what grows most is predicted and run too.
+    state : a, (d,); of a network also 'mean', 'zeros' or 'token:ID', by default 'mean' if it has an embedding.
+    shape : N, (N,) or (N_1, …, N_D); of a network 32 by default. blocks : the same layers as Blocks, from which the
+    prediction is then made; None to measure J(q) of every layer. boundary : as in `measure`, by default 'periodic', or
+    that of the network. waves : the most wavenumbers to send through, those of the largest growth. batched : whether
+    the layers take (…, N, d). memory : bytes that derivatives and batches may fill. device : of the states.
     progress : a bar on standard error, by default if that is a terminal.
     """
+    options: dict[str, Any] = {"waves": waves, "memory": memory, "device": device, "progress": progress}
+    listed = not isinstance(layers, Network | nn.Module | str | os.PathLike)
+    if listed or isinstance(layers, nn.ModuleList | nn.Sequential):
+        maps: list[Map] = list(layers)  # type: ignore[arg-type]
+        return _of_maps(maps, state, shape, blocks, boundary or "periodic", batched, **options)
+    if blocks is not None:
+        raise ArgumentError("blocks", "Blocks of a whole network", "none, for it has its own")
+    from models.subject import of_network
+
+    return of_network(layers, shape, boundary).checked(state, **options)  # type: ignore[arg-type]
+
+
+def _of_maps(
+    layers: list[Map],
+    state: ArrayLike | str | None,
+    shape: tuple[int, ...] | int | None,
+    blocks: Sequence[Block] | None,
+    boundary: str,
+    batched: bool,
+    waves: int,
+    memory: int,
+    device: str | torch.device | None,
+    progress: bool | None,
+) -> Check:
+    """`check` of maps."""
     if not layers:
         raise ArgumentError("layers", "no layer", "one map or more")
+    if state is None or isinstance(state, str):
+        raise ArgumentError("state", shown(state), "a, (d,), for layers that are maps")
+    if shape is None:
+        raise ArgumentError("shape", "none", "the number of tokens of layers that are maps")
     a = frozen_array("state", state, (None,))
     grid = tuple(shape) if isinstance(shape, tuple | list) else (whole_number("shape", shape, 2),)
-    options = {"memory": memory, "progress": progress, "device": device}
+    options: dict[str, Any] = {"memory": memory, "progress": progress, "device": device}
 
     def measured(layer: Map, base: Floats) -> Measured:
-        return measure(layer, base, grid, boundary, **options)  # type: ignore[arg-type]
+        return measure(layer, base, grid, boundary, **options)
 
     if blocks is not None:
         predicted, source = through_layers(blocks, a), "blocks"
@@ -148,8 +205,8 @@ def check(
         defect = max(relation.defect for relation in relations)
         spread = max(relation.spread for relation in relations)
     modes = _leading(predicted, whole_number("waves", waves, 1))
-    shown = sys.stderr.isatty() if progress is None else progress
-    sender = Sender(layers, a, prod(grid), batched, memory, device, shown)
+    bar = sys.stderr.isatty() if progress is None else progress
+    sender = Sender(layers, a, prod(grid), batched, memory, device, bar)
     response, leak, noise = _responses(sender, modes, predicted)
     return Check(predicted, source, modes, response, leak, noise, defect, spread, boundary)
 

@@ -24,11 +24,11 @@ def load_network(
     family: str | None = None,
     config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
 ) -> Network:
-    """The network in the checkpoint file `path`, in float64; nothing is downloaded and no code of the file is run.
+    """The network in the checkpoint `path`, in float64; nothing is downloaded and no code of the file is run.
 
-    path : a .safetensors file, or a state dict saved by torch. family : the name of one of `registry.families()`; by
-    default the one that has the model_type of the settings. config : settings by the names of the reference
-    implementation, or a JSON file of them; config.json beside the checkpoint by default.
+    path : a .safetensors file, a state dict saved by torch, or a folder of save_pretrained. family : the name of one of
+    `registry.families()`; by default the one that has the model_type of the settings. config : settings by the names of
+    the reference implementation, or a JSON file of them; config.json beside the checkpoint by default.
     An ArgumentError says in one line what does not fit: the family, a missing, spare or misshapen tensor, a setting.
     """
     path = file_path("path", path)
@@ -70,6 +70,20 @@ def from_module(module: nn.Module) -> Network:
     """
     chosen, tensors, config = _read(module)
     return _judged(chosen, tensors, config, module)
+
+
+def is_known(module: nn.Module) -> bool:
+    """Whether `from_module` has a family for a module in memory.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Any.
+    """
+    config = getattr(module, "config", None)
+    kinds = {kind for known in families().values() for kind in known.model_types}
+    described = (known.described for known in families().values() if known.described is not None)
+    return getattr(config, "model_type", None) in kinds or any(one(module) is not None for one in described)
 
 
 def _read(module: nn.Module) -> tuple[Family, Mapping[str, torch.Tensor], Mapping[str, Any]]:

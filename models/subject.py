@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -10,16 +11,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
 from dispersion import ArgumentError, Block, Chain
 from dispersion.block.stored import read_numbers
 from dispersion.errors import whole_number
 from dispersion.memory import require
+from models.adapters.layer import Layer
 from models.adapters.network import Embedding, Network
-from models.check import Check, check
-from models.families import load_network
+from models.check import AGAINST_NETWORK, AS_REBUILT, Check, check
+from models.families import from_module, is_known, load_network
 from models.inputs import Map, one_line
 from models.line import LineCheck, line_check
 from models.module import to_torch
@@ -33,7 +35,7 @@ HEADS = 16
 """Heads of a layer that does not say how many it has."""
 COPIES = 4
 """Arrays of the size of the attention weights that a layer holds at once."""
-MODELS = "a block .toml, a program .pt2, a checkpoint with family=NAME, or module:callable"
+MODELS = "a block .toml, a program .pt2, a folder of save_pretrained, a checkpoint with family=NAME, or module:callable"
 NUMBERS = "token:ID, mean, zeros, numbers with commas between them, or a .npy file of them"
 
 
@@ -46,6 +48,7 @@ class Subject:
     boundary : as in `measure`. blocks : the layers as Blocks on that ring, or None to measure J(q). chains : the layers
     as Chains on that line, or None where there is a ring, or no Blocks.
     embedding : where states of tokens come from, or None. notes : a line each. batched : whether layers take (…, N, d).
+    judge : as in Check.
     """
 
     name: str
@@ -59,6 +62,7 @@ class Subject:
     embedding: Embedding | None = None
     notes: tuple[str, ...] = ()
     batched: bool = False
+    judge: str = ""
 
     def state(self, given: str | None) -> tuple[NDArray[np.float64], str]:
         """((d,) a, its name) of the base state `given` on the command line; None: mean if there is one, else zeros."""
@@ -78,20 +82,30 @@ class Subject:
             raise ArgumentError("state", f"shape {state.shape}", f"({'d' if self.d is None else self.d},)")
         return state, given
 
-    def check(self, state: NDArray[np.float64], device: str | None = None, progress: bool | None = None) -> Check:
-        """The Check of this model at 1⊗`state` on a `device`; progress : a bar, by default on a terminal."""
-        layers, where = self._on(device)
-        options: dict[str, Any] = {"batched": self.batched, "device": where, "progress": progress}
-        return check(layers, state, self.shape, self.blocks, self.boundary, **options)
+    def checked(self, state: ArrayLike | str | None = None, **options: Any) -> Check:
+        """The Check of this model at 1⊗`state`, a, or its name as in `state`; on a line of tokens what grows most too.
 
-    def line_check(self, state: NDArray[np.float64], device: str | None = None) -> LineCheck | None:
+        options : as in `models.check.check`, waves, memory, device and progress.
+        """
+        a = self.state(state)[0] if state is None or isinstance(state, str) else np.asarray(state, dtype=np.float64)
+        layers, options["device"] = self._on(options.get("device"))
+        found = check(layers, a, self.shape, self.blocks, self.boundary, batched=self.batched, **options)
+        return replace(found, line=self.line_check(a, options["device"]), judge=self.judge)
+
+    def line_check(self, state: NDArray[np.float64], device: str | torch.device | None = None) -> LineCheck | None:
         """What grows most on the line of tokens around 1⊗`state`, on a `device`; None without `chains`."""
         if self.chains is None:
             return None
         layers, where = self._on(device)
         return line_check(layers, state, self.chains, batched=self.batched, device=where)
 
-    def _on(self, device: str | None) -> tuple[list[Map], torch.device]:
+    def with_ends(self, boundary: str | None) -> Subject:
+        """This model with other ends of the tokens, None for its own; then J(q) is measured."""
+        if boundary is None or boundary == self.boundary:
+            return self
+        return replace(self, boundary=boundary, blocks=None, chains=None)
+
+    def _on(self, device: str | torch.device | None) -> tuple[list[Map], torch.device]:
         where = torch.device("cpu" if device is None else device)
         return [layer.to(where) if isinstance(layer, nn.Module) else layer for layer in self.layers], where
 
@@ -131,22 +145,43 @@ def subject(
     _between("tokens", tokens, 2, MOST)
     _between("layers", layers, 1, MOST)
     suffix = Path(model).suffix.lower()
-    if family is None and (suffix not in (".toml", ".pt2")) and ":" not in model:
-        known = suffix in (".safetensors", ".bin", ".pt", ".pth")
-        raise ArgumentError("model", f"{model!r} without family=NAME" if known else repr(model), MODELS)
-    if family is not None:
+    checkpoint = suffix in (".safetensors", ".bin", ".pt", ".pth")
+    if family is not None or checkpoint or Path(model).is_dir():
         found = _network(model, load_network(model, family, config), tokens, layers)
     elif suffix == ".toml":
         found = _block(model, tokens, layers or 1)
     elif suffix == ".pt2":
         found = _program(model, tokens, layers or 1, device, trust)
+    elif ":" in model:
+        found = _callable(model, tokens, layers)
     else:
-        found = _callable(model, tokens, layers or 1)
-    if boundary is None or boundary == found.boundary:
-        return found
-    if found.blocks is not None and suffix == ".toml":
+        raise ArgumentError("model", repr(model), MODELS)
+    if boundary not in (None, found.boundary) and suffix == ".toml":
         raise ArgumentError("boundary", repr(boundary), "'periodic': a block stands on a ring")
-    return replace(found, boundary=boundary, blocks=None, chains=None)
+    return found.with_ends(boundary)
+
+
+def of_network(
+    model: nn.Module | Network | str | os.PathLike[str],
+    shape: tuple[int, ...] | int | None = None,
+    boundary: str | None = None,
+) -> Subject:
+    """The Subject of a whole network: a module in memory, a Network, a checkpoint or folder.
+
+    shape : its tokens, a number or (N,), 32 by default. boundary : that of the model by default.
+    """
+    if isinstance(shape, tuple | list):
+        if len(shape) != 1:
+            raise ArgumentError("shape", tuple(shape), "N or (N,) for a network")
+        (shape,) = shape
+    _between("shape", shape, 2, MOST)
+    if isinstance(model, nn.Module):
+        network, name = from_module(model), type(model).__name__
+    elif isinstance(model, Network):
+        network, name = model, model.family
+    else:
+        network, name = load_network(model), str(model)
+    return _network(name, network, shape, None).with_ends(boundary)
 
 
 def _between(argument: str, value: int | None, least: int, most: int) -> None:
@@ -169,14 +204,15 @@ def _network(model: str, network: Network, tokens: int | None, layers: int | Non
     n = tokens or TOKENS
     heads = max(getattr(layer, "heads", HEADS) for layer in network.layers)
     require("tokens", f"{n:,} and {heads} heads, attention", 8 * COPIES * heads * n**2)
-    notes = list(network.notes)
+    notes = [_told(network), *network.notes]
     blocks: tuple[Block, ...] | None = None
     chains: tuple[Chain, ...] | None = None
+    blocky = all(isinstance(layer, Layer) for layer in network.layers)
     if network.obstacle is None:
         blocks = tuple(network.blocks(n)[:count])
     else:
         notes.append(f"J(q) is measured: {network.obstacle}")
-        chains = tuple(network.chains(n)[:count])
+        chains = tuple(network.chains(n)[:count]) if blocky else None
     return Subject(
         model,
         network.family,
@@ -189,7 +225,14 @@ def _network(model: str, network: Network, tokens: int | None, layers: int | Non
         network.embedding,
         tuple(notes),
         batched=True,
+        judge=AS_REBUILT if network.comparison is None else AGAINST_NETWORK,
     )
+
+
+def _told(network: Network) -> str:
+    if network.comparison is not None:
+        return network.comparison.note
+    return "its layers are as rebuilt from the weights and settings: they were not compared with those of the network"
 
 
 def _program(model: str, tokens: int | None, layers: int, device: str | None, trust: bool) -> Subject:
@@ -204,7 +247,7 @@ def _program(model: str, tokens: int | None, layers: int, device: str | None, tr
     return Subject(model, kind, (program,) * layers, program.shape, program.d, program.boundary, batched=True)
 
 
-def _callable(model: str, tokens: int | None, layers: int) -> Subject:
+def _callable(model: str, tokens: int | None, layers: int | None) -> Subject:
     module, _, name = model.partition(":")
     sys.path.insert(0, "")
     try:
@@ -223,4 +266,6 @@ def _callable(model: str, tokens: int | None, layers: int) -> Subject:
         sys.path.remove("")
     if not callable(thing):
         raise ArgumentError("model", f"{model!r}, a {type(thing).__name__}", "a callable on tensors (N, d)")
-    return Subject(model, "callable", (thing,) * layers, (tokens or TOKENS,), d if isinstance(d, int) else None)
+    if isinstance(thing, nn.Module) and is_known(thing):
+        return _network(model, from_module(thing), tokens, layers)
+    return Subject(model, "callable", (thing,) * (layers or 1), (tokens or TOKENS,), d if isinstance(d, int) else None)

@@ -249,7 +249,7 @@ def test_bad_input_is_one_line(command, checkpoint, tmp_path):
     for arguments, parts in [
         (["none.toml"], ["none.toml", "no such file"]),
         (["none.pt2"], ["none.pt2", "no such file"]),
-        ([checkpoint], ["without --family", "module:callable"]),
+        ([checkpoint], ["--family", "no config.json that says a model_type", "bert"]),
         ([checkpoint, "--family", "bert"], ["family", "'bert'", "encoder"]),
         ([checkpoint, "--family", "none"], ["family", "'none'"]),
         ([*encoder, "--config", "none.json"], ["config", "none.json"]),

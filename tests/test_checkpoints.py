@@ -384,7 +384,7 @@ def test_parts_of_different_sizes_are_one_line(family, prefix, tmp_path, capsys)
         (lambda tensors, config: network_from([1], "encoder", config), "tensors"),
         (lambda tensors, config: network_from({3: torch.ones(2)}, "encoder", config), "tensors"),
         (lambda tensors, config: network_from({NAME: np.ones(2)}, "encoder", config), "tensors"),
-        (lambda tensors, config: network_from(tensors, None, config), "config"),
+        (lambda tensors, config: network_from(tensors, None, config), "family"),
         (lambda tensors, config: network_from(tensors, "encoder", [("nhead", 2)]), "config"),
     ],
     ids=range(8),

@@ -100,7 +100,7 @@ def test_command_on_a_causal_checkpoint(checkpoint, capsys):
     assert [pattern["error"] < 1e-8 for pattern in found["patterns"]] == [True] * 6
     assert tokenwaves.main(arguments) == 0
     printed = capsys.readouterr().out
-    assert "confirmed to " in printed
+    assert "confirmed against the network to " in printed
     assert "what grows most on the line over 2 layers" in printed
     assert tokenwaves.main([*arguments, "--boundary", "open", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["patterns"] == []

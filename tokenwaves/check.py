@@ -69,8 +69,8 @@ def run(options: argparse.Namespace) -> int:
     if picture is not None:
         check_plane(asked.shape)
     base, name = asked.state(options.state)
-    checked = asked.check(base, options.device, sys.stderr.isatty())
-    found = summary(asked, checked, asked.line_check(base, options.device), base, name)
+    checked = asked.checked(base, device=options.device, progress=sys.stderr.isatty())
+    found = summary(asked, checked, base, name)
     if picture is not None:
         from figures.check import draw
 

@@ -18,11 +18,8 @@ MODES = 6
 """How many leading modes are listed."""
 
 
-def summary(asked: Subject, checked: Check, line: LineCheck | None, base: Any, name: str) -> dict[str, Any]:
-    """What the command reports of the model `asked` about, `checked` at the state `base`, (d,), called `name`.
-
-    line : what grows most on a line of tokens, where that is known; then it is what the verdict is about.
-    """
+def summary(asked: Subject, checked: Check, base: Any, name: str) -> dict[str, Any]:
+    """What the command reports of the model `asked` about, `checked` at the state `base`, (d,), called `name`."""
     columns = (checked.modes, checked.growth, checked.measured_growth, checked.error, checked.leak, checked.noise)
     return {
         "model": asked.name,
@@ -34,8 +31,8 @@ def summary(asked: Subject, checked: Check, line: LineCheck | None, base: Any, n
         "state": {"name": name, "norm": float(np.linalg.norm(base))},
         "source": checked.source,
         "notes": list(asked.notes),
-        "verdict": checked.verdict if line is None else f"{line.verdict}; as waves, {checked.verdict}",
-        "confirmed": checked.confirmed if line is None else line.confirmed,
+        "verdict": checked.verdict,
+        "confirmed": checked.confirmed,
         "defect": checked.defect,
         "spread": checked.spread,
         "waves": [
@@ -60,7 +57,7 @@ def summary(asked: Subject, checked: Check, line: LineCheck | None, base: Any, n
             }
             for mode in checked.predicted.modes(MODES)
         ],
-        "patterns": [] if line is None else _patterns(line),
+        "patterns": [] if checked.line is None else _patterns(checked.line),
     }
 
 

@@ -193,8 +193,10 @@ def family_of(config: Mapping[str, Any]) -> Family:
     for known in families().values():
         if kind in known.model_types:
             return known
+    if kind is None:
+        raise ArgumentError("family", "none, and no config.json that says a model_type", ", ".join(families()))
     accepted = ", ".join(kind for known in families().values() for kind in known.model_types)
-    raise ArgumentError("config", f"model_type = {shown(kind)}" if kind is not None else "no model_type", accepted)
+    raise ArgumentError("config", f"model_type = {shown(kind)}", accepted)
 
 
 @cache

@@ -48,8 +48,9 @@ OFF: dict[str, Any] = {"is_decoder": False, "add_cross_attention": False, "prune
 
 
 def read_config(path: str | os.PathLike[str], config: str | os.PathLike[str] | None = None) -> dict[str, Any]:
-    """The settings of the checkpoint `path`: the JSON file `config`, or config.json beside it if None; {} without."""
-    file = Path(path).with_name("config.json") if config is None else Path(config)
+    """The settings of the checkpoint `path`: the JSON file `config`, or config.json in or beside it; {} without."""
+    beside = Path(path) / "config.json" if Path(path).is_dir() else Path(path).with_name("config.json")
+    file = beside if config is None else Path(config)
     if config is None and not file.is_file():
         return {}
     try:

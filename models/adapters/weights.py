@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import reprlib
@@ -28,6 +29,8 @@ HEAVIEST = 1e15
 """The largest weight: beside a larger one the 1 of a residual connection is lost in float64."""
 DEEPEST = 4
 """How many mappings deep in a checkpoint a state dict may lie."""
+FOLDER = ("model.safetensors", "pytorch_model.bin")
+"""The file of weights in a folder, the first that is there; with .index.json after it a list of such files."""
 NESTED = ("state_dict", "model_state_dict", "model", "module")
 """Names under which training scripts keep the state dict in a checkpoint."""
 
@@ -35,9 +38,12 @@ NESTED = ("state_dict", "model_state_dict", "model", "module")
 def read_tensors(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
     """The tensors by name in the file `path`: .safetensors, or a state dict saved by torch (read with weights_only).
 
-    A state dict inside a checkpoint, under 'state_dict', 'model_state_dict', 'model' or 'module', is found.
+    A state dict inside a checkpoint, under 'state_dict', 'model_state_dict', 'model' or 'module', is found. A folder of
+    `save_pretrained` has its weights in a file of FOLDER, or in those that an index names.
     """
     path = Path(path)
+    if path.is_dir():
+        return {name: tensor for file in _files(path) for name, tensor in read_tensors(file).items()}
     if not path.is_file():
         raise ArgumentError("checkpoint", f"{str(path)!r} (no such file)", "a .safetensors, .bin, .pt or .pth file")
     if path.suffix == ".safetensors":
@@ -148,6 +154,28 @@ class Weights:
             more = f" and {len(left) - 1} more" if len(left) > 1 else ""
             accepted = f"layers of a plain {self.family} network, which have no such weight"
             raise ArgumentError("checkpoint", f"{self.prefix}{left[0]}{more}", accepted)
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files of weights in a `folder`."""
+    for name in FOLDER:
+        index = folder / f"{name}.index.json"
+        if (folder / name).is_file():
+            return [folder / name]
+        if index.is_file():
+            return [folder / part for part in _parts(index)]
+    raise ArgumentError("checkpoint", f"the folder {str(folder)!r}", f"one with {' or '.join(FOLDER)}")
+
+
+def _parts(index: Path) -> list[str]:
+    """The names of files that `index` lists, none of them of another folder."""
+    try:
+        parts = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        if parts and all(Path(part).name == part for part in parts):
+            return parts
+    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        pass
+    raise ArgumentError("checkpoint", f"{str(index)!r}", "a JSON list of files beside it, weight_map by name") from None
 
 
 def _unusual(tensor: torch.Tensor) -> str | None:
