@@ -78,9 +78,9 @@ def moments(points: int = 512) -> None:
         count = max(8, points * 32 // n)
         kernels = [Kernel.gaussian_lobes(n, rng.uniform(2, 6), 1.0, rng.uniform(1, 3)) for _ in range(count)]
         blocks = ScalarBlocks.of([Block([Head(kernel, ETA, CHI)], TANH) for kernel in kernels])
-        grown = Batch(blocks, 0.2 * rng.standard_normal((count, n)))
+        grown = Batch(blocks, 0.2 * rng.standard_normal((count, n, 1)))
         grown.advance(300)
-        for name, x in {"small": 1e-3 * rng.standard_normal((count, n)), "saturated": grown.states}.items():
+        for name, x in {"small": 1e-3 * rng.standard_normal((count, n)), "saturated": grown.states[..., 0]}.items():
             order = ScalarPoints(blocks).arranged(x[..., None])  # as a sweep does
             blocks, x = blocks.take(order), x[order]
             peak = CHI * (x**2).max(axis=1)
@@ -99,7 +99,7 @@ def moments(points: int = 512) -> None:
 
 
 def _layer(blocks: ScalarBlocks, x: NDArray, with_moments: bool) -> Callable[[], NDArray]:
-    batch = Batch(blocks, x)
+    batch = Batch(blocks, x[..., None])
     start = batch._x.copy()
     if not with_moments:
         reaches, table, roots = batch._expansion
@@ -108,7 +108,7 @@ def _layer(blocks: ScalarBlocks, x: NDArray, with_moments: bool) -> Callable[[],
     def run() -> NDArray:
         batch._x[...] = start
         batch.advance(1)
-        return batch.states
+        return batch.states[..., 0]
 
     return run
 

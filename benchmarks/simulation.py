@@ -60,7 +60,7 @@ def scalar(points: int = 4096, n: int = 32, layers: int = 10, repeats: int = 8) 
     peak = peak_flops()
     for name, x in _states(packed, points, n).items():
         order = ScalarPoints(packed).arranged(x[..., None])  # as a sweep does
-        batch = Batch(packed.take(order), x[order])
+        batch = Batch(packed.take(order), x[order, :, None])
         runs: dict[str, Callable[[], object]] = {"tokenwaves": _from_the_start(batch, layers)}
         count = {"tokenwaves": layers}
         for peer in (_numpy, _torch, _jax):
@@ -98,10 +98,10 @@ def _from_the_start(batch: Batch, layers: int) -> Callable[[], object]:
 def _states(packed: object, points: int, n: int) -> dict[str, NDArray[np.float64]]:
     rng = np.random.default_rng(1)
     small = 1e-3 * rng.standard_normal((points, n))
-    batch = Batch(packed, 0.2 * rng.standard_normal((points, n)))  # type: ignore[arg-type]
+    batch = Batch(packed, 0.2 * rng.standard_normal((points, n, 1)))  # type: ignore[arg-type]
     batch.advance(500)
     large = rng.uniform(-1.5, 1.5, (points, n))
-    return {"small": small, "saturated": batch.states, "large": large}
+    return {"small": small, "saturated": batch.states[..., 0], "large": large}
 
 
 def _numpy(matrices: NDArray, x: NDArray, layers: int) -> dict[str, Callable[[], object]]:

@@ -134,15 +134,15 @@ def test_engine_equals_the_block(activation, n):
     rng = np.random.default_rng([n, len(activation or "")])
     blocks = [random_block(rng, n, 1 + p % 3, 1 + p % 4, activation) for p in range(LANES + 3)]
     states = expected = 0.1 * rng.normal(size=(len(blocks), n))
-    batch = Batch(ScalarBlocks.of(blocks), states)
+    batch = Batch(ScalarBlocks.of(blocks), states[..., None])
     batch.advance(12)
     batch.advance(8)
     for _ in range(20):
         before, expected = expected, np.array([b.forward(x) for b, x in zip(blocks, expected, strict=True)])
     assert (batch.steps == 20).all()
     scale = np.abs(expected).max(axis=1, keepdims=True)
-    assert (np.abs(batch.states - expected) / scale).max() < 1e-13
-    assert (np.abs(batch.previous - before) / scale).max() < 1e-13
+    assert (np.abs(batch.states[..., 0] - expected) / scale).max() < 1e-13
+    assert (np.abs(batch.previous[..., 0] - before) / scale).max() < 1e-13
 
 
 @pytest.mark.parametrize("n", [8, 16, 32, 64, 512])
@@ -152,12 +152,12 @@ def test_moments_and_exponentials_are_one_map(n):
     blocks = [random_block(rng, n, 1 + p % 2, 1, "tanh") for p in range(3 * LANES)]
     sizes = np.geomspace(1e-5, 3, len(blocks))
     states = sizes[:, None] * rng.normal(size=(len(blocks), n))
-    batch = Batch(ScalarBlocks.of(blocks), states)
+    batch = Batch(ScalarBlocks.of(blocks), states[..., None])
     batch.advance(3)
     for _ in range(3):
         states = np.array([b.forward(x) for b, x in zip(blocks, states, strict=True)])
     scale = np.abs(states).max(axis=1, keepdims=True)
-    assert (np.abs(batch.states - states) / scale).max() < 2e-13
+    assert (np.abs(batch.states[..., 0] - states) / scale).max() < 2e-13
 
 
 @pytest.mark.parametrize("n", [11, 16])
@@ -165,10 +165,10 @@ def test_a_point_does_not_depend_on_its_neighbours(n):
     rng = np.random.default_rng(5)
     blocks = [random_block(rng, n, 1 + p % 3, 1 + p % 2, "tanh") for p in range(3 * LANES)]
     states = np.geomspace(1e-3, 2, len(blocks))[:, None] * rng.normal(size=(len(blocks), n))
-    together = Batch(ScalarBlocks.of(blocks), states)
+    together = Batch(ScalarBlocks.of(blocks), states[..., None])
     together.advance(50)
     for chosen in ([0], [LANES + 3, 2, 5], range(1, 2 * LANES)):
-        some = Batch(ScalarBlocks.of([blocks[p] for p in chosen]), states[list(chosen)])
+        some = Batch(ScalarBlocks.of([blocks[p] for p in chosen]), states[list(chosen), :, None])
         some.advance(50)
         np.testing.assert_array_equal(some.states, together.states[list(chosen)])
 
@@ -180,7 +180,7 @@ def test_small_calls_equal_one_call(monkeypatch):
     results = []
     for size in (1e12, 1.0):
         monkeypatch.setattr("simulate.engines.scalar.INTERACTIONS_PER_CALL", size)
-        batch = Batch(ScalarBlocks.of(blocks), states)
+        batch = Batch(ScalarBlocks.of(blocks), states[..., None])
         batch.advance(7)
         results.append((batch.states, batch.previous, batch.steps))
     for one, other in zip(*results, strict=True):
@@ -191,23 +191,23 @@ def test_translating_the_start_translates_the_orbit():
     rng = np.random.default_rng(7)
     block = random_block(rng, 12, 2, 2, "gelu")
     x = 0.5 * rng.normal(size=12)
-    batch = Batch(ScalarBlocks.of([block] * 2), np.array([x, np.roll(x, 5)]))
+    batch = Batch(ScalarBlocks.of([block] * 2), np.array([x, np.roll(x, 5)])[..., None])
     batch.advance(30)
-    np.testing.assert_allclose(batch.states[1], np.roll(batch.states[0], 5), rtol=0, atol=1e-14)
+    np.testing.assert_allclose(batch.states[1], np.roll(batch.states[0], 5, axis=0), rtol=0, atol=1e-14)
 
 
 def test_a_diverging_lane_stops_at_its_last_admissible_state():
     kernel = Kernel.alibi(8, 0.5)
     growing = Block([Head(kernel, value=1.0)], FeedForward.scalar("tanh", -0.1))
     calm = Block([Head(kernel, value=-0.5, content=1.0)], FeedForward.scalar("tanh", -0.1))
-    batch = Batch(ScalarBlocks.of([growing, calm, growing]), np.array([np.ones(8), np.ones(8), np.full(8, 1e-3)]))
+    batch = Batch(ScalarBlocks.of([growing, calm, growing]), np.ones((3, 8, 1)) * [[[1]], [[1]], [[1e-3]]])
     batch.advance(33)
     batch.advance(7)
     assert batch.steps.tolist() == [20, 40, 31]  # 0.9 · 2²⁰ < 10⁶ is the last
     expected = np.ones(8)
     for _ in range(20):
         expected = growing.forward(expected)
-    np.testing.assert_allclose(batch.states[0], expected, rtol=1e-13)
+    np.testing.assert_allclose(batch.states[0, :, 0], expected, rtol=1e-13)
     assert expected.max() < 1e6 < growing.forward(expected).max()
     last, beyond = batch.states[2], growing.forward(batch.states[2])
     assert last.max() < 1e6 < beyond.max()

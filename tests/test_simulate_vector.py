@@ -144,11 +144,11 @@ def scalar_block(n, content=1.5):
 def test_three_engines_are_one_map(n, size):
     block = scalar_block(n)
     start = size * np.random.default_rng(n).standard_normal(n)
-    lanes = Batch(ScalarBlocks.of([block]), start[None])
+    lanes = Batch(ScalarBlocks.of([block]), start[None, :, None])
     engines = [States(engine(block), start[None, :, None]) for engine in (LongRing, VectorMap)]
     for engine in (lanes, *engines):
         engine.advance(40)
-    expected = lanes.states[0]
+    expected = lanes.states[0, :, 0]
     for engine in engines:
         np.testing.assert_allclose(engine.states[0, :, 0], expected, rtol=0, atol=1e-12 * np.abs(expected).max())
         assert engine.steps.tolist() == [40]

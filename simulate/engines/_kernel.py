@@ -184,19 +184,17 @@ def _choose(peak, steady, reaches, table, chosen, coefficients):  # type: ignore
 def kernel(activation: str | None) -> Any:
     """The compiled `advance` for one activation; None is φ = 0.
 
-    advance(first, last, layers, x, previous, steps, steady, logits, weights, content, value,
-            weight_in, bias_in, weight_out, bias_out, coefficients, symbol_re, symbol_im,
-            steepness, reaches, table, roots, scratch, moments, chosen, series)
+    advance(first, last, layers, states, inputs, expansion, buffers), four tuples of arrays:
     first, last : the range of blocks to advance by `layers`.
-    x, previous : (blocks, N, LANES) the states, overwritten, and those one layer earlier.
-    steps : (blocks, LANES) layers completed, added to. A lane stops before the layer that would
-        break |x| ≤ LARGEST_STATE, or give NaN, at any token.
-    steady : (blocks, LANES) |χ| max x² up to which exponentials need no shift. logits (blocks, H, N, LANES) in base 2,
-    weights (blocks, H, N, LANES), content and value (blocks, H, LANES), weight_in, bias_in and
-        weight_out (blocks, m, LANES), bias_out (blocks, 1, LANES), coefficients (blocks, degree, LANES).
-    symbol_re, symbol_im : (blocks, H, N, LANES) λ/N as `convolve` takes it; steepness : (blocks, LANES) max |χ|.
-    reaches, table : of `expansion`, as many pairs of moments as are worth while; roots : of `turns`.
-    scratch (5, N, LANES), moments (2·pairs, N, LANES), chosen (3, LANES), series (2·pairs, LANES).
+    states : x, previous (blocks, N, LANES), the states, overwritten, and those one layer earlier; steps (blocks,
+        LANES), layers completed, added to: a lane stops before the layer that would break |x| ≤ LARGEST_STATE, or give
+        NaN, at any token; steady (blocks, LANES), |χ| max x² up to which exponentials need no shift.
+    inputs : logits (blocks, H, N, LANES) in base 2, weights (blocks, H, N, LANES), content, value (blocks, H, LANES),
+        weight_in, bias_in and weight_out (blocks, m, LANES), bias_out (blocks, 1, LANES), coefficients (blocks, degree,
+        LANES), symbol_re, symbol_im (blocks, H, N, LANES), λ/N as `convolve` takes it, steepness (blocks, LANES),
+        max |χ|.
+    expansion : reaches, table, of `expansion`, as many pairs of moments as are worth while; roots, of `turns`.
+    buffers : scratch (5, N, LANES), moments (2·pairs, N, LANES), chosen (3, LANES), series (2·pairs, LANES).
 
     A lane whose |χ| max x² is within `reaches` uses moments, any other exponentials, and those of shifted rows beyond
     `steady`: what a lane does depends on its own state alone.
@@ -204,34 +202,12 @@ def kernel(activation: str | None) -> Any:
     act = ACTIVATIONS[activation]
 
     @entry(str(activation))
-    def advance(  # type: ignore[no-untyped-def]
-        first,
-        last,
-        layers,
-        x,
-        previous,
-        steps,
-        steady,
-        logits,
-        weights,
-        content,
-        value,
-        weight_in,
-        bias_in,
-        weight_out,
-        bias_out,
-        coefficients,
-        symbol_re,
-        symbol_im,
-        steepness,
-        reaches,
-        table,
-        roots,
-        scratch,
-        moments,
-        chosen,
-        series,
-    ):
+    def advance(first, last, layers, states, inputs, expansion, buffers):  # type: ignore[no-untyped-def]
+        x, previous, steps, steady = states
+        logits, weights, content, value, weight_in, bias_in, weight_out, bias_out, coefficients = inputs[:9]
+        symbol_re, symbol_im, steepness = inputs[9:]
+        reaches, table, roots = expansion
+        scratch, moments, chosen, series = buffers
         n, heads, hidden = x.shape[1], weights.shape[1], weight_in.shape[1]
         ratio, denominator, other, fresh, row = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
         zero, one = splat(0.0), splat(1.0)

@@ -9,7 +9,8 @@ reordered, NaN and infinity keep their meaning. Importing this module imports nu
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from inspect import signature as signature_of
 from typing import Any
 
 import numpy as np
@@ -125,64 +126,50 @@ def splat(typing: Any, value: Any) -> Any:
     return lanes(types.float64), generate
 
 
-@intrinsic
-def select_not_above(typing: Any, value: Any, limit: Any, yes: Any, no: Any) -> Any:
+def on_lanes(generate: Callable[..., Any]) -> Any:
+    """An intrinsic from vectors to a vector; `generate`, from the builder and the values, makes its instructions."""
+
+    def operation(typing: Any, *vectors: Any) -> Any:
+        return lanes(*vectors), lambda context, builder, sig, values: generate(builder, *values)
+
+    operation.__name__, operation.__signature__ = generate.__name__, signature_of(generate)  # type: ignore[attr-defined]
+    return intrinsic(operation)
+
+
+@on_lanes
+def select_not_above(builder: Any, value: Any, limit: Any, yes: Any, no: Any) -> Any:
     """Lane by lane, `yes` where value ≤ limit and `no` elsewhere, also where either is NaN."""
-
-    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        value, limit, yes, no = arguments
-        return builder.select(builder.fcmp_ordered("<=", value, limit), yes, no)
-
-    return lanes(lanes, lanes, lanes, lanes), generate
+    return builder.select(builder.fcmp_ordered("<=", value, limit), yes, no)
 
 
-@intrinsic
-def select_above(typing: Any, value: Any, limit: Any, yes: Any, no: Any) -> Any:
+@on_lanes
+def select_above(builder: Any, value: Any, limit: Any, yes: Any, no: Any) -> Any:
     """Lane by lane, `yes` where value > limit and `no` elsewhere, also where either is NaN."""
-
-    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        value, limit, yes, no = arguments
-        return builder.select(builder.fcmp_ordered(">", value, limit), yes, no)
-
-    return lanes(lanes, lanes, lanes, lanes), generate
+    return builder.select(builder.fcmp_ordered(">", value, limit), yes, no)
 
 
-@intrinsic
-def power_of_two(typing: Any, shifted: Any) -> Any:
+@on_lanes
+def power_of_two(builder: Any, shifted: Any) -> Any:
     """2ⁿ from n + 1.5·2⁵²: the last bits of the argument are n in two's complement."""
-
-    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        bits = builder.bitcast(arguments[0], INTEGERS)
-        shift, bias = (ir.Constant(INTEGERS, [value] * LANES) for value in (52, 1023 << 52))
-        return builder.bitcast(builder.add(builder.shl(bits, shift), bias), VECTOR)
-
-    return lanes(lanes), generate
+    shift, bias = (ir.Constant(INTEGERS, [value] * LANES) for value in (52, 1023 << 52))
+    return builder.bitcast(builder.add(builder.shl(builder.bitcast(shifted, INTEGERS), shift), bias), VECTOR)
 
 
-@intrinsic
-def rough_reciprocal(typing: Any, value: Any) -> Any:
+@on_lanes
+def rough_reciprocal(builder: Any, value: Any) -> Any:
     """1/value within 13 %, value > 0 and normal: a constant minus the bits, read as a logarithm."""
-
-    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        bits = builder.bitcast(arguments[0], INTEGERS)
-        constant = ir.Constant(INTEGERS, [0x7FDE623822FC16E6] * LANES)
-        return builder.bitcast(builder.sub(constant, bits), VECTOR)
-
-    return lanes(lanes), generate
+    constant = ir.Constant(INTEGERS, [0x7FDE623822FC16E6] * LANES)
+    return builder.bitcast(builder.sub(constant, builder.bitcast(value, INTEGERS)), VECTOR)
 
 
 SIXTEEN = binding.get_host_cpu_features().get("avx512f", False)
 """Whether `sixteenth_powers` exists: two registers of a processor with AVX-512 hold its table."""
 
 
-@intrinsic
-def fused(typing: Any, a: Any, b: Any, c: Any) -> Any:
+@on_lanes
+def fused(builder: Any, a: Any, b: Any, c: Any) -> Any:
     """a·b + c rounded once; slow where the processor has no such instruction."""
-
-    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        return builder.call(_declared(builder, f"llvm.fma.v{LANES}f64", [VECTOR] * 3), arguments)
-
-    return lanes(lanes, lanes, lanes), generate
+    return builder.call(_declared(builder, f"llvm.fma.v{LANES}f64", [VECTOR] * 3), [a, b, c])
 
 
 def sixteenth_powers() -> Any:
@@ -192,17 +179,14 @@ def sixteenth_powers() -> Any:
     """
     entries = (np.exp2(np.arange(16) / 16).view(np.int64) - (np.arange(16) << 48)).view(np.float64)
 
-    @intrinsic
-    def powers(typing: Any, shifted: Any) -> Any:
-        def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-            low, high = (_constant(entries[half : half + LANES]) for half in (0, LANES))
-            choose = _declared(builder, "llvm.x86.avx512.vpermi2var.pd.512", [VECTOR, INTEGERS, VECTOR])
-            bits = builder.bitcast(arguments[0], INTEGERS)
-            chosen = builder.bitcast(builder.call(choose, [low, bits, high]), INTEGERS)
-            exponent = builder.shl(bits, ir.Constant(INTEGERS, [48] * LANES))
-            return builder.bitcast(builder.add(chosen, exponent), VECTOR)
-
-        return lanes(lanes), generate
+    @on_lanes
+    def powers(builder: Any, shifted: Any) -> Any:
+        low, high = (_constant(entries[half : half + LANES]) for half in (0, LANES))
+        choose = _declared(builder, "llvm.x86.avx512.vpermi2var.pd.512", [VECTOR, INTEGERS, VECTOR])
+        bits = builder.bitcast(shifted, INTEGERS)
+        chosen = builder.bitcast(builder.call(choose, [low, bits, high]), INTEGERS)
+        exponent = builder.shl(bits, ir.Constant(INTEGERS, [48] * LANES))
+        return builder.bitcast(builder.add(chosen, exponent), VECTOR)
 
     return powers
 

@@ -56,40 +56,69 @@ def turns(n: int) -> NDArray[np.float64]:
     return np.stack([np.cos(angle), -np.sin(angle)])
 
 
+# complex numbers below are pairs (re, im) of lanes
+
+
+@njit(**OPTIONS)
+def _get(re, im, row):  # type: ignore[no-untyped-def]
+    return load(re, row), load(im, row)
+
+
+@njit(**OPTIONS)
+def _put(re, im, row, z):  # type: ignore[no-untyped-def]
+    store(re, row, z[0])
+    store(im, row, z[1])
+
+
+@njit(**OPTIONS)
+def _plus(a, b):  # type: ignore[no-untyped-def]
+    return a[0] + b[0], a[1] + b[1]
+
+
+@njit(**OPTIONS)
+def _minus(a, b):  # type: ignore[no-untyped-def]
+    return a[0] - b[0], a[1] - b[1]
+
+
+@njit(**OPTIONS)
+def _times(a, b):  # type: ignore[no-untyped-def]
+    return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
+
+
+@njit(**OPTIONS)
+def _over(a, unit):  # type: ignore[no-untyped-def]
+    """a/unit, |unit| = 1."""
+    return a[0] * unit[0] + a[1] * unit[1], a[1] * unit[0] - a[0] * unit[1]
+
+
+@njit(**OPTIONS)
+def _root(roots, turn):  # type: ignore[no-untyped-def]
+    return splat(roots[0, turn]), splat(roots[1, turn])
+
+
+@njit(**OPTIONS)
+def _four(a, b, c, d):  # type: ignore[no-untyped-def]
+    """The transform of four numbers; the inverse, times 4, is that with b and d exchanged."""
+    e, f, g, h = _plus(a, c), _minus(a, c), _plus(b, d), _minus(b, d)
+    return _plus(e, g), (f[0] + h[1], f[1] - h[0]), _minus(e, g), (f[0] - h[1], f[1] + h[0])
+
+
 @njit(**OPTIONS)
 def _forward(re, im, span, roots):  # type: ignore[no-untyped-def]
     """One radix-4 stage: (a, b, c, d) at distance span/4 → their four sums, turned."""
     n, quarter = re.shape[0], span // 4
     for j in range(quarter):
         turn = j * (n // span)
-        c1, s1 = splat(roots[0, turn]), splat(roots[1, turn])
-        c2, s2 = splat(roots[0, 2 * turn]), splat(roots[1, 2 * turn])
-        c3, s3 = splat(roots[0, 3 * turn]), splat(roots[1, 3 * turn])
-        for first in range(j, n, span):
-            p, q, r, s = first, first + quarter, first + 2 * quarter, first + 3 * quarter
-            ar, ai, br, bi = load(re, p), load(im, p), load(re, q), load(im, q)
-            cr, ci, dr, di = load(re, r), load(im, r), load(re, s), load(im, s)
-            er, ei, fr, fi = ar + cr, ai + ci, ar - cr, ai - ci
-            gr, gi, hr, hi = br + dr, bi + di, br - dr, bi - di
-            store(re, p, er + gr)
-            store(im, p, ei + gi)
-            ur, ui = fr + hi, fi - hr
-            vr, vi = er - gr, ei - gi
-            wr, wi = fr - hi, fi + hr
-            if j == 0:
-                store(re, q, ur)
-                store(im, q, ui)
-                store(re, r, vr)
-                store(im, r, vi)
-                store(re, s, wr)
-                store(im, s, wi)
-            else:
-                store(re, q, ur * c1 - ui * s1)
-                store(im, q, ur * s1 + ui * c1)
-                store(re, r, vr * c2 - vi * s2)
-                store(im, r, vr * s2 + vi * c2)
-                store(re, s, wr * c3 - wi * s3)
-                store(im, s, wr * s3 + wi * c3)
+        one, two, three = _root(roots, turn), _root(roots, 2 * turn), _root(roots, 3 * turn)
+        for p in range(j, n, span):
+            q, r, s = p + quarter, p + 2 * quarter, p + 3 * quarter
+            a, b, c, d = _four(_get(re, im, p), _get(re, im, q), _get(re, im, r), _get(re, im, s))
+            if j > 0:
+                b, c, d = _times(b, one), _times(c, two), _times(d, three)
+            _put(re, im, p, a)
+            _put(re, im, q, b)
+            _put(re, im, r, c)
+            _put(re, im, s, d)
 
 
 @njit(**OPTIONS)
@@ -98,64 +127,38 @@ def _backward(re, im, span, roots):  # type: ignore[no-untyped-def]
     n, quarter = re.shape[0], span // 4
     for j in range(quarter):
         turn = j * (n // span)
-        c1, s1 = splat(roots[0, turn]), splat(roots[1, turn])
-        c2, s2 = splat(roots[0, 2 * turn]), splat(roots[1, 2 * turn])
-        c3, s3 = splat(roots[0, 3 * turn]), splat(roots[1, 3 * turn])
-        for first in range(j, n, span):
-            p, q, r, s = first, first + quarter, first + 2 * quarter, first + 3 * quarter
-            ar, ai, br, bi = load(re, p), load(im, p), load(re, q), load(im, q)
-            cr, ci, dr, di = load(re, r), load(im, r), load(re, s), load(im, s)
+        one, two, three = _root(roots, turn), _root(roots, 2 * turn), _root(roots, 3 * turn)
+        for p in range(j, n, span):
+            q, r, s = p + quarter, p + 2 * quarter, p + 3 * quarter
+            a, b, c, d = _get(re, im, p), _get(re, im, q), _get(re, im, r), _get(re, im, s)
             if j > 0:
-                br, bi = br * c1 + bi * s1, bi * c1 - br * s1
-                cr, ci = cr * c2 + ci * s2, ci * c2 - cr * s2
-                dr, di = dr * c3 + di * s3, di * c3 - dr * s3
-            er, ei, fr, fi = ar + cr, ai + ci, ar - cr, ai - ci
-            gr, gi, hr, hi = br + dr, bi + di, br - dr, bi - di
-            store(re, p, er + gr)
-            store(im, p, ei + gi)
-            store(re, q, fr - hi)
-            store(im, q, fi + hr)
-            store(re, r, er - gr)
-            store(im, r, ei - gi)
-            store(re, s, fr + hi)
-            store(im, s, fi - hr)
+                b, c, d = _over(b, one), _over(c, two), _over(d, three)
+            a, b, c, d = _four(a, d, c, b)
+            _put(re, im, p, a)
+            _put(re, im, q, b)
+            _put(re, im, r, c)
+            _put(re, im, s, d)
 
 
 @njit(**OPTIONS)
-def _four(ar, ai, br, bi, cr, ci, dr, di):  # type: ignore[no-untyped-def]
-    """The transform of four numbers."""
-    er, ei, fr, fi = ar + cr, ai + ci, ar - cr, ai - ci
-    gr, gi, hr, hi = br + dr, bi + di, br - dr, bi - di
-    return er + gr, ei + gi, fr + hi, fi - hr, er - gr, ei - gi, fr - hi, fi + hr
-
-
-@njit(**OPTIONS)
-def _times(re, im, lr, li):  # type: ignore[no-untyped-def]
-    return re * lr - im * li, re * li + im * lr
+def _filter(a, b, c, d, symbol_re, symbol_im, o):  # type: ignore[no-untyped-def]
+    """The transform of four numbers, times λ from row `o` on, and back."""
+    a, b, c, d = _four(a, b, c, d)
+    a, b = _times(a, _get(symbol_re, symbol_im, o)), _times(b, _get(symbol_re, symbol_im, o + 1))
+    c, d = _times(c, _get(symbol_re, symbol_im, o + 2)), _times(d, _get(symbol_re, symbol_im, o + 3))
+    return _four(a, d, c, b)
 
 
 @njit(**OPTIONS)
 def _middle4(re, im, symbol_re, symbol_im):  # type: ignore[no-untyped-def]
     """The last stage of span 4, times λ, and back."""
     for o in range(0, re.shape[0], 4):
-        ar, ai, br, bi, cr, ci, dr, di = _four(
-            load(re, o), load(im, o), load(re, o + 1), load(im, o + 1),
-            load(re, o + 2), load(im, o + 2), load(re, o + 3), load(im, o + 3),
-        )  # fmt: skip
-        ar, ai = _times(ar, ai, load(symbol_re, o), load(symbol_im, o))
-        br, bi = _times(br, bi, load(symbol_re, o + 1), load(symbol_im, o + 1))
-        cr, ci = _times(cr, ci, load(symbol_re, o + 2), load(symbol_im, o + 2))
-        dr, di = _times(dr, di, load(symbol_re, o + 3), load(symbol_im, o + 3))
-        # the inverse is the transform with b and d exchanged
-        ar, ai, br, bi, cr, ci, dr, di = _four(ar, ai, dr, di, cr, ci, br, bi)
-        store(re, o, ar)
-        store(im, o, ai)
-        store(re, o + 1, br)
-        store(im, o + 1, bi)
-        store(re, o + 2, cr)
-        store(im, o + 2, ci)
-        store(re, o + 3, dr)
-        store(im, o + 3, di)
+        a, b, c, d = _get(re, im, o), _get(re, im, o + 1), _get(re, im, o + 2), _get(re, im, o + 3)
+        a, b, c, d = _filter(a, b, c, d, symbol_re, symbol_im, o)
+        _put(re, im, o, a)
+        _put(re, im, o + 1, b)
+        _put(re, im, o + 2, c)
+        _put(re, im, o + 3, d)
 
 
 @njit(**OPTIONS)
@@ -163,50 +166,28 @@ def _middle8(re, im, symbol_re, symbol_im):  # type: ignore[no-untyped-def]
     """The last stage of span 8, times λ, and back."""
     half = splat(HALF_ROOT)
     for o in range(0, re.shape[0], 8):
-        a0r, a0i, a4r, a4i = load(re, o), load(im, o), load(re, o + 4), load(im, o + 4)
-        a1r, a1i, a5r, a5i = load(re, o + 1), load(im, o + 1), load(re, o + 5), load(im, o + 5)
-        a2r, a2i, a6r, a6i = load(re, o + 2), load(im, o + 2), load(re, o + 6), load(im, o + 6)
-        a3r, a3i, a7r, a7i = load(re, o + 3), load(im, o + 3), load(re, o + 7), load(im, o + 7)
+        a0, a1, a2, a3 = _get(re, im, o), _get(re, im, o + 1), _get(re, im, o + 2), _get(re, im, o + 3)
+        a4, a5, a6, a7 = _get(re, im, o + 4), _get(re, im, o + 5), _get(re, im, o + 6), _get(re, im, o + 7)
         # odd frequencies: differences, turned by e^{−iπj/4}
-        d0r, d0i, d1r, d1i = a0r - a4r, a0i - a4i, a1r - a5r, a1i - a5i
-        d2r, d2i, d3r, d3i = a2r - a6r, a2i - a6i, a3r - a7r, a3i - a7i
-        d1r, d1i = (d1r + d1i) * half, (d1i - d1r) * half
-        d2r, d2i = d2i, d2r * -1.0
-        d3r, d3i = (d3i - d3r) * half, (d3r + d3i) * -HALF_ROOT
-        d0r, d0i, d1r, d1i, d2r, d2i, d3r, d3i = _four(d0r, d0i, d1r, d1i, d2r, d2i, d3r, d3i)
-        d0r, d0i = _times(d0r, d0i, load(symbol_re, o + 4), load(symbol_im, o + 4))
-        d1r, d1i = _times(d1r, d1i, load(symbol_re, o + 5), load(symbol_im, o + 5))
-        d2r, d2i = _times(d2r, d2i, load(symbol_re, o + 6), load(symbol_im, o + 6))
-        d3r, d3i = _times(d3r, d3i, load(symbol_re, o + 7), load(symbol_im, o + 7))
-        d0r, d0i, d1r, d1i, d2r, d2i, d3r, d3i = _four(d0r, d0i, d3r, d3i, d2r, d2i, d1r, d1i)
-        d1r, d1i = (d1r - d1i) * half, (d1r + d1i) * half
-        d2r, d2i = d2i * -1.0, d2r
-        d3r, d3i = (d3r + d3i) * -HALF_ROOT, (d3r - d3i) * half
+        d0, d1, d2, d3 = _minus(a0, a4), _minus(a1, a5), _minus(a2, a6), _minus(a3, a7)
+        d1 = (d1[0] + d1[1]) * half, (d1[1] - d1[0]) * half
+        d2 = d2[1], d2[0] * -1.0
+        d3 = (d3[1] - d3[0]) * half, (d3[0] + d3[1]) * -HALF_ROOT
+        d0, d1, d2, d3 = _filter(d0, d1, d2, d3, symbol_re, symbol_im, o + 4)
+        d1 = (d1[0] - d1[1]) * half, (d1[0] + d1[1]) * half
+        d2 = d2[1] * -1.0, d2[0]
+        d3 = (d3[0] + d3[1]) * -HALF_ROOT, (d3[0] - d3[1]) * half
         # even frequencies: sums
-        s0r, s0i, s1r, s1i = a0r + a4r, a0i + a4i, a1r + a5r, a1i + a5i
-        s2r, s2i, s3r, s3i = a2r + a6r, a2i + a6i, a3r + a7r, a3i + a7i
-        s0r, s0i, s1r, s1i, s2r, s2i, s3r, s3i = _four(s0r, s0i, s1r, s1i, s2r, s2i, s3r, s3i)
-        s0r, s0i = _times(s0r, s0i, load(symbol_re, o), load(symbol_im, o))
-        s1r, s1i = _times(s1r, s1i, load(symbol_re, o + 1), load(symbol_im, o + 1))
-        s2r, s2i = _times(s2r, s2i, load(symbol_re, o + 2), load(symbol_im, o + 2))
-        s3r, s3i = _times(s3r, s3i, load(symbol_re, o + 3), load(symbol_im, o + 3))
-        s0r, s0i, s1r, s1i, s2r, s2i, s3r, s3i = _four(s0r, s0i, s3r, s3i, s2r, s2i, s1r, s1i)
-        store(re, o, s0r + d0r)
-        store(im, o, s0i + d0i)
-        store(re, o + 1, s1r + d1r)
-        store(im, o + 1, s1i + d1i)
-        store(re, o + 2, s2r + d2r)
-        store(im, o + 2, s2i + d2i)
-        store(re, o + 3, s3r + d3r)
-        store(im, o + 3, s3i + d3i)
-        store(re, o + 4, s0r - d0r)
-        store(im, o + 4, s0i - d0i)
-        store(re, o + 5, s1r - d1r)
-        store(im, o + 5, s1i - d1i)
-        store(re, o + 6, s2r - d2r)
-        store(im, o + 6, s2i - d2i)
-        store(re, o + 7, s3r - d3r)
-        store(im, o + 7, s3i - d3i)
+        s0, s1, s2, s3 = _plus(a0, a4), _plus(a1, a5), _plus(a2, a6), _plus(a3, a7)
+        s0, s1, s2, s3 = _filter(s0, s1, s2, s3, symbol_re, symbol_im, o)
+        _put(re, im, o, _plus(s0, d0))
+        _put(re, im, o + 1, _plus(s1, d1))
+        _put(re, im, o + 2, _plus(s2, d2))
+        _put(re, im, o + 3, _plus(s3, d3))
+        _put(re, im, o + 4, _minus(s0, d0))
+        _put(re, im, o + 5, _minus(s1, d1))
+        _put(re, im, o + 6, _minus(s2, d2))
+        _put(re, im, o + 7, _minus(s3, d3))
 
 
 @njit(**OPTIONS)

@@ -71,9 +71,9 @@ class ScalarPoints:
 
     blocks: ScalarBlocks
 
-    def begin(self, states: NDArray[np.float64]) -> OneFeature:
+    def begin(self, states: NDArray[np.float64]) -> Batch:
         """The points at `states` (P, N, 1)."""
-        return OneFeature(Batch(self.blocks, states[..., 0]))
+        return Batch(self.blocks, states)
 
     def take(self, points: NDArray) -> ScalarPoints:
         """Some of the points."""
@@ -84,33 +84,10 @@ class ScalarPoints:
         return np.argsort(np.abs(self.blocks.content).max(axis=1) * (states**2).max(axis=(1, 2)), kind="stable")
 
 
-class OneFeature:
-    """A `batch` with states (P, N, 1)."""
-
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
-        self.advance = batch.advance
-
-    @property
-    def states(self) -> NDArray[np.float64]:
-        """(P, N, 1) after the last layer."""
-        return self._batch.states[..., None]
-
-    @property
-    def previous(self) -> NDArray[np.float64]:
-        """(P, N, 1) one layer earlier."""
-        return self._batch.previous[..., None]
-
-    @property
-    def steps(self) -> NDArray[np.int64]:
-        """(P,) layers completed."""
-        return self._batch.steps
-
-
 class Batch:
     """States of many points, advanced together.
 
-    blocks : P of them. states : (P, N). steps : (P,) layers completed, fewer than asked for
+    blocks : P of them. states, previous : (P, N, 1). steps : (P,) layers completed, fewer than asked for
     where a point diverged; its state is then the last admissible one.
     """
 
@@ -121,7 +98,7 @@ class Batch:
 
         self.points = len(states)
         self._advance = kernel(blocks.activation)
-        self._x = _laned(states)
+        self._x = _laned(states[..., 0])
         self._previous = self._x.copy()
         self._steps = _laned(np.zeros(self.points))
         self._steady = _laned(steady(blocks.logits).min(axis=1))
@@ -131,7 +108,7 @@ class Batch:
         heads = np.maximum(blocks.logits * LOG2_E, REMOVED), np.exp(blocks.logits), blocks.content, blocks.value
         hidden = blocks.weight_in, blocks.bias_in, blocks.weight_out, blocks.bias_out, blocks.coefficients
         arrays = [*heads, *hidden, symbol.real, symbol.imag, np.abs(blocks.content).max(axis=1)]
-        self._parameters = [_laned(array) for array in arrays]
+        self._parameters = tuple(_laned(array) for array in arrays)
         reaches, table = expansion()
         self._expansion = reaches[: self._pairs], table, turns(blocks.n)
 
@@ -154,17 +131,17 @@ class Batch:
         _, n, lanes = self._x.shape
         state = (self._x, self._previous, self._steps, self._steady)
         shapes = (5, n, lanes), (2 * self._pairs, n, lanes), (3, lanes), (2 * self._pairs, lanes)
-        self._advance(first, last, layers, *state, *self._parameters, *self._expansion, *map(aligned, shapes))
+        self._advance(first, last, layers, state, self._parameters, self._expansion, tuple(map(aligned, shapes)))
 
     @property
     def states(self) -> NDArray[np.float64]:
-        """(P, N) states after the last layer."""
-        return self._points(self._x)
+        """(P, N, 1) states after the last layer."""
+        return self._points(self._x)[..., None]
 
     @property
     def previous(self) -> NDArray[np.float64]:
-        """(P, N) states one layer earlier; those of the start before any layer."""
-        return self._points(self._previous)
+        """(P, N, 1) states one layer earlier; those of the start before any layer."""
+        return self._points(self._previous)[..., None]
 
     @property
     def steps(self) -> NDArray[np.int64]:
