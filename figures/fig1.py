@@ -349,26 +349,12 @@ def _draw_dispersion(panel: xr.Dataset, ax: Axes) -> None:
     # on a wave its wavenumber; in clusters every one
     chosen = int(panel.theory.sel(quantity="k"))
     if chosen:
-        ring: dict[str, Any] = {"markersize": 5, "markerfacecolor": "none", "color": VERMILION}
-        ax.plot(chosen, growth[chosen, 0], "o", **ring)
-        ax.annotate(
-            f"$k={chosen}$",
-            (chosen, growth[chosen, 0]),
-            (5, 2),
-            textcoords="offset points",
-            color=VERMILION,
-            fontsize=7,
-        )
-    else:
-        ax.annotate(
-            "all $k\\geq1$",
-            (8, growth[8, 0]),
-            (0, 3),
-            textcoords="offset points",
-            color=VERMILION,
-            ha="center",
-            fontsize=7,
-        )
+        ax.plot(chosen, growth[chosen, 0], "o", markersize=5, markerfacecolor="none", color=VERMILION)
+    told, place, offset, side = (
+        (f"$k={chosen}$", chosen, (5, 2), "left") if chosen else ("all $k\\geq1$", 8, (0, 3), "center")
+    )
+    look: dict[str, Any] = {"textcoords": "offset points", "color": VERMILION, "ha": side, "fontsize": 7}
+    ax.annotate(told, (place, growth[place, 0]), offset, **look)
     ax.set(xlabel="wavenumber $k$", xlim=(-0.7, N // 2 + 0.7), xticks=[0, 4, 8, 12, 16])
     ax.set(ylim=(0, GROWTH + 0.2), yticks=[0, 0.5, 1])
 

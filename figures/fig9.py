@@ -24,7 +24,6 @@ from models.convit import PRESETS, RESIDUAL, SHARP, ConViT
 
 NAME = "fig9"
 TITLE = "Finite depth: growth in the forward pass against the dispersion relation"
-REQUIRES = ("torch",)
 MOSAIC = [list("abc"), list("def")]
 SIZE = (TWO_COLUMNS, 3.9)
 

@@ -7,13 +7,13 @@ import math
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
 
 from dispersion import ArgumentError
 from figures.files import write_text
+from simulate.runs.versions import version
 
 Value = float | int | str | None
 """What a claim compares: a number, a word, or nothing."""
@@ -63,13 +63,7 @@ def plain(value: object) -> object:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that a figure depends on; 'not installed' where one is not."""
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+    return {"python": platform.python_version(), **{package: version(package) for package in PACKAGES}}
 
 
 def write_report(claims: Sequence[Claim], folder: Path, settings: Mapping[str, object]) -> list[Path]:

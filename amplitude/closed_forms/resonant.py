@@ -160,7 +160,7 @@ class PeriodFour(Sector):
         float
             |B|; NaN if there is none.
         """
-        return saturated(-self.mu, self.c1 + self._side(psi) * self.c3)
+        return saturated(-self.mu, self.c1 + self._pull(psi))
 
     def phase_multiplier_at(self, psi: float) -> float:
         """Multiplier of the phase on one family: 1 − 4c_3R²cos 4ψ.
@@ -170,7 +170,7 @@ class PeriodFour(Sector):
         psi : float
             ψ of the family, 0 or π/4 (mod π/2), radians.
         """
-        return 1 - 4 * self.c3 * self.amplitude_at(psi) ** 2 * self._side(psi)
+        return 1 - 4 * self.c3 * self.amplitude_at(psi) ** 2 * _cosine(psi, 4, "0 or π/4 (mod π/2)")
 
     def stable_at(self, psi: float) -> bool:
         """Whether one family exists and attracts.
@@ -180,15 +180,12 @@ class PeriodFour(Sector):
         psi : float
             ψ of the family, 0 or π/4 (mod π/2), radians.
         """
-        side = self._side(psi)
-        return self.mu > 0 > self.c1 + side * self.c3 and side * self.c3 > 0
+        pull = self._pull(psi)
+        return self.mu > 0 > self.c1 + pull and pull > 0
 
-    @staticmethod
-    def _side(psi: float) -> float:
-        cosine = np.cos(4 * real_number("psi", psi))
-        if abs(abs(cosine) - 1) > 1e-9:
-            raise ExclusionError("psi", psi, "0 or π/4 (mod π/2)")
-        return float(np.round(cosine))
+    def _pull(self, psi: float) -> float:
+        """c_3cos 4ψ."""
+        return _cosine(psi, 4, "0 or π/4 (mod π/2)") * self.c3
 
 
 @dataclass(frozen=True)
@@ -271,10 +268,8 @@ class PeriodThree(Sector):
         return self.a2**2 / (4 * self.c1), -abs(self.a2) / (2 * self.c1)
 
     def _sigma(self, psi: float) -> float:
-        cosine = np.cos(3 * real_number("psi", psi))
-        if abs(abs(cosine) - 1) > 1e-9:
-            raise ExclusionError("psi", psi, "a multiple of π/3")
-        return self.a2 * float(np.round(cosine))
+        """a_2cos 3ψ."""
+        return self.a2 * _cosine(psi, 3, "a multiple of π/3")
 
 
 @dataclass(frozen=True)
@@ -356,8 +351,7 @@ def period_two(block: Block, at: At = "gain", state: ArrayLike | None = None) ->
     -----
     At a = 0 and onset γ = α_1ηχ(1−λ_π²) + α_3L_π³ + 2α_2²L_π³L_0/(1−J_0).
     """
-    forms, k = _forms(block, state, 2)
-    multiplier = forms.multiplier(k).real
+    forms, k, multiplier = _forms(block, state, 2)
     forms.refuse_unstable(0)
     here, (L,) = forms.evaluate(at, k)
     mean = here.slaved(here.B(k, k), L**2, 0)
@@ -392,8 +386,7 @@ def period_four(block: Block, at: At = "gain", state: ArrayLike | None = None) -
     -----
     At a = 0 and onset c_3 = α_3L_c³ + α_1ηχ(λ_π−λ_c²) + 2α_2²L_c³L_π/(1−J_π); c_1 is that of a wave.
     """
-    forms, k = _forms(block, state, 4)
-    multiplier = _real(forms, k)
+    forms, k, multiplier = _forms(block, state, 4, symmetric=True)
     forms.refuse_unstable(0, 2 * k)
     here, (L,) = forms.evaluate(at, k)
     c1, _, harmonic = self_coupling(here, k, L)
@@ -429,8 +422,7 @@ def period_three(block: Block, at: At = "gain", state: ArrayLike | None = None) 
     -----
     At a = 0 and onset a_2 = α_2L_c², c_1 = α_1ηχ(2+λ_c−3λ_c²) + 3α_3L_c³ + 4α_2²L_c³L_0/(1−J_0).
     """
-    forms, k = _forms(block, state, 3)
-    multiplier = _real(forms, k)
+    forms, k, multiplier = _forms(block, state, 3, symmetric=True)
     if multiplier < 0:
         raise ExclusionError("block", f"Λ = {multiplier:.6g} at q = 2π/3", "Λ > 0, or standing_wave")
     forms.refuse_unstable(0)
@@ -467,20 +459,30 @@ def homogeneous_state(block: Block, at: At = "gain", state: ArrayLike | None = N
     -----
     b_2 = α_2L_0², b_3 = α_3L_0³.
     """
-    forms, _ = _forms(block, state, 1)
+    forms = ScalarForms.of(block, state)
     here, _ = forms.evaluate(at, 0)
     return HomogeneousState(forms.J(0).real, at, here.B(0, 0).real, here.C(0, 0, 0).real)
 
 
-def _forms(block: Block, state: ArrayLike | None, period: int) -> tuple[ScalarForms, int]:
+def _forms(
+    block: Block, state: ArrayLike | None, period: int, symmetric: bool = False
+) -> tuple[ScalarForms, int, float]:
+    """The forms of a `block`, the wavenumber k of patterns of this `period`, and Λ there.
+
+    symmetric : whether every symbol must be real, so that all coefficients are.
+    """
     forms = ScalarForms.of(block, state)
     if forms.n % period:
         raise ExclusionError("block", f"N = {forms.n}", f"a multiple of {period}")
-    return forms, forms.n // period
-
-
-def _real(forms: ScalarForms, k: int) -> float:
-    """Λ at wavenumber k where every symbol is real, so that all coefficients are."""
-    if np.abs(forms.symbols.imag).max() > 1e-10:
+    if symmetric and np.abs(forms.symbols.imag).max() > 1e-10:
         raise ExclusionError("block", "a directional kernel", "symmetric kernels, travelling_wave or normal_form")
-    return forms.multiplier(k).real
+    k = forms.n // period
+    return forms, k, forms.multiplier(k).real
+
+
+def _cosine(psi: float, m: int, accepted: str) -> float:
+    """cos mψ, where it is ±1."""
+    cosine = np.cos(m * real_number("psi", psi))
+    if abs(abs(cosine) - 1) > 1e-9:
+        raise ExclusionError("psi", psi, accepted)
+    return float(np.round(cosine))

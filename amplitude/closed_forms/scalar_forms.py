@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dispersion import ArgumentError, Block, ExclusionError
 from dispersion.block.scalar_blocks import ScalarHeads
-from dispersion.errors import choice, whole_number
+from dispersion.errors import choice, instance, whole_number
 from dispersion.noun import Noun
 
 At = Literal["gain", "onset", "paper"]
@@ -73,8 +73,7 @@ class ScalarForms(Noun):
         state : float, optional
             a, which must be a fixed point of g; 0 by default.
         """
-        if not isinstance(block, Block):
-            raise ArgumentError("block", type(block).__name__, "a Block")
+        instance("block", block, Block)
         if block.d != 1:
             raise ExclusionError("block", f"d = {block.d}", "d = 1: the closed forms are scalar")
         if not replace(block, feedforward=None).plain:  # any pointwise φ will do, gated or not

@@ -21,7 +21,7 @@ from amplitude.exact.states import ExactState, find_state
 from amplitude.exact.symmetry import dominant, odd, snapped, spectrum
 from amplitude.progress import progress_bar
 from dispersion import ArgumentError, Block, Head, Kernel, dispersion_relation
-from dispersion.errors import frozen, frozen_array, items, whole_number
+from dispersion.errors import frozen, frozen_array, instance, items, whole_number
 from dispersion.grid import grid_index
 from dispersion.noun import Noun
 from dispersion.quiet import harmless_underflow
@@ -176,9 +176,7 @@ def balloon(
     """
     blocks = [blocks] if isinstance(blocks, Block) else items("blocks", blocks)
     for number, block in enumerate(blocks):
-        if not isinstance(block, Block):
-            raise ArgumentError(f"blocks[{number}]", type(block).__name__, "a Block")
-        if len(block.shape) != 1 or block.n != blocks[0].n:
+        if len(instance(f"blocks[{number}]", block, Block).shape) != 1 or block.n != blocks[0].n:
             raise ArgumentError(f"blocks[{number}]", f"tokens {block.shape}", f"a ring of {blocks[0].n} tokens")
     if not blocks:
         raise ArgumentError("blocks", "none", "one Block or more")

@@ -171,8 +171,7 @@ def find_oscillation(block: Block, start: ArrayLike, phase_advance: float, toler
     ArgumentError
         If Newton's method fails, if the circle shrinks to a point, or if F leaves it between samples.
     """
-    if not isinstance(block, Block):
-        raise ArgumentError("block", type(block).__name__, "a Block")
+    instance("block", block, Block)
     x = frozen_array("start", start, (None, block.n, block.d))
     count, d = len(x), block.d
     if count < 3 or count % 2 == 0:

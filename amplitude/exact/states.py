@@ -25,7 +25,7 @@ from amplitude.summary import changes, motion, tokens
 from dispersion import ArgumentError, Block, Mode
 from dispersion.block.derivative import require_jacobian, value_and_jacobian
 from dispersion.eigen import eigenvalues, ranking
-from dispersion.errors import choice, frozen, frozen_array, real_array, real_number, whole_number
+from dispersion.errors import choice, frozen, frozen_array, instance, real_array, real_number, whole_number
 from dispersion.grid import Wavenumber, grid_index
 from dispersion.noun import Noun, cached_property
 from dispersion.quiet import beyond_float64
@@ -296,8 +296,7 @@ def find_state(
         few tokens, since they hold it or make it breathe; where no `kind` was given it is then sought as a steady and
         an alternating state.
     """
-    if not isinstance(block, Block):
-        raise ArgumentError("block", type(block).__name__, "a Block")
+    instance("block", block, Block)
     require_jacobian(block)
     x = field_of(block, start)
     if kind is not None:

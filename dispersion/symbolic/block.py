@@ -23,7 +23,7 @@ from dispersion.block.factors import Rotary
 from dispersion.block.feedforward import FeedForward
 from dispersion.block.head import Head
 from dispersion.block.normalisation import DyT, LayerNorm, Normalisation, RMSNorm
-from dispersion.errors import ArgumentError, ExclusionError
+from dispersion.errors import ArgumentError, ExclusionError, instance
 from dispersion.grid import Wavenumber, grid_index, positions
 from dispersion.noun import Noun
 
@@ -250,8 +250,7 @@ def symbolic_jacobian(block: Block, k: Wavenumber, state: ArrayLike | None = Non
     ExclusionError
         Names what has no symbolic derivative (ReLU).
     """
-    if not isinstance(block, Block):
-        raise ArgumentError("block", type(block).__name__, "a Block")
+    instance("block", block, Block)
     require_periodic(block)
     index = np.unravel_index(grid_index("k", k, block.shape), block.shape)
     wave = np.exp(2j * np.pi * (positions(block.shape) * np.array(index) / np.array(block.shape)).sum(axis=-1))

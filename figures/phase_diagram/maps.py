@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ MEANING = {
 
 
 def _attributes(name: str) -> dict[str, str]:
-    return dict(zip(("long_name", "units"), MEANING[name.rstrip("01")], strict=True))
+    return dict(zip(("long_name", "units"), MEANING[name], strict=True))
 
 
 def leading_wavenumber(block: Block, state: NDArray[np.float64] | None = None) -> int:
@@ -65,9 +65,8 @@ def with_theory(
     run: xr.Dataset,
     make: Make,
     grid: Grid,
-    names: Sequence[str],
+    tails: Mapping[str, Mapping[str, int]],
     predict: Callable[[Block, NDArray[np.float64]], Mapping[str, ArrayLike]],
-    **tail: int,
 ) -> xr.Dataset:
     """A sweep with what theory says at every point of its grid. The critical_… become those at the resting state.
 
@@ -79,12 +78,10 @@ def with_theory(
         A Block from the parameters in the order of `grid`.
     grid : mapping
         Name → values of the parameters.
-    names : sequence of str
-        The variables that theory adds.
+    tails : mapping
+        Of each variable that theory adds, name → length of the dimensions that it has beyond those of the grid.
     predict : callable
         Gives them, {name: value}, of block and resting state (d,) at a point.
-    **tail : int
-        The name and length of a dimension that they have beyond those of the grid, if any.
 
     Returns
     -------
@@ -93,7 +90,7 @@ def with_theory(
     """
     shape = shape_of(grid)
     excluded = np.full(shape, "", dtype=object)
-    columns = {name: np.full((*shape, *tail.values()), np.nan) for name in names}
+    columns = {name: np.full((*shape, *tail.values()), np.nan) for name, tail in tails.items()}
     moved: dict[tuple[int, ...], NDArray[np.float64] | None] = {}
     for place, point in points(grid):
         rest = None
@@ -107,7 +104,7 @@ def with_theory(
         if rest is None or rest.any():
             moved[place] = rest
     dims = tuple(grid)
-    variables = {name: ((*dims, *tail), values, _attributes(name)) for name, values in columns.items()}
+    variables = {name: ((*dims, *tails[name]), values, _attributes(name)) for name, values in columns.items()}
     coords = {name: (name, values, {"long_name": name, "units": "1"}) for name, values in grid.items()}
     reasons = (dims, excluded.astype(str), _attributes("excluded"))
     theory = xr.Dataset(variables | {"excluded": reasons}, coords=coords)
@@ -141,7 +138,7 @@ def wave_map(make: Make, grid: Grid, **settings: Any) -> xr.Dataset:
         return {"amplitude_theory": wave.amplitude, "phase_advance_theory": wave.phase_advance}
 
     run = sweep(_named(make, grid), grid, **settings)
-    run = with_theory(run, make, grid, ["amplitude_theory", "phase_advance_theory"], predict)
+    run = with_theory(run, make, grid, {"amplitude_theory": {}, "phase_advance_theory": {}}, predict)
     if "feature" not in run.dims and "axis" not in run.dims:
         modes = np.fft.fft(run.state.values, axis=-1)
         k = np.maximum(run.critical_wavenumber.values, 0)[..., None]
@@ -172,7 +169,7 @@ def observable_map(observable: Observable, make: Make, grid: Grid, **settings: A
     names = [name for name, known in OBSERVABLES.items() if known.by_default]
     run = sweep(_named(make, grid), grid, measure=[*names, observable], **settings)
     run[observable.name].attrs["label"] = observable.label or observable.long_name or observable.name
-    return with_theory(run, make, grid, [], lambda block, state: {}).drop_vars("state")
+    return with_theory(run, make, grid, {}, lambda block, state: {}).drop_vars("state")
 
 
 def wavenumber_map(make: Make, grid: Grid, **settings: Any) -> xr.Dataset:
@@ -198,7 +195,7 @@ def wavenumber_map(make: Make, grid: Grid, **settings: Any) -> xr.Dataset:
     def predict(block: Block, state: NDArray[np.float64]) -> dict[str, ArrayLike]:
         return {"growth": dispersion_relation(block, state).growth[:size]}
 
-    return with_theory(data, make, grid, ["growth"], predict, k=size).drop_vars("state")
+    return with_theory(data, make, grid, {"growth": {"k": size}}, predict).drop_vars("state")
 
 
 def cluster_map(make: Make, grid: Grid, **settings: Any) -> xr.Dataset:
@@ -228,7 +225,7 @@ def cluster_map(make: Make, grid: Grid, **settings: Any) -> xr.Dataset:
     separation = (run.cluster_high - run.cluster_low) / 2
     run["separation"] = np.sqrt((separation**2).sum("feature", skipna=False)) if "feature" in run.dims else separation
     run.separation.attrs = _attributes("separation")
-    return with_theory(run, make, grid, ["separation_theory"], predict).drop_vars("state")
+    return with_theory(run, make, grid, {"separation_theory": {}}, predict).drop_vars("state")
 
 
 def competition_map(make: Make, grid: Grid, modes: tuple[int, int], seed: int = 0, **settings: Any) -> xr.Dataset:
@@ -259,15 +256,12 @@ def competition_map(make: Make, grid: Grid, modes: tuple[int, int], seed: int = 
 
     def predict(block: Block, state: NDArray[np.float64]) -> dict[str, ArrayLike]:
         pair = competition(block, modes[0], modes[1], state=state)
-        numbers = {f"mu{i}": pair.mu[i] for i in (0, 1)} | {f"transverse{i}": pair.transverse(i + 1) for i in (0, 1)}
-        return {"predicted": REGIMES.index(pair.regime), **numbers}
+        transverse = [pair.transverse(1), pair.transverse(2)]
+        return {"predicted": REGIMES.index(pair.regime), "mu": pair.mu, "transverse": transverse}
 
     run = sweep(_named(make, grid), {**grid, "seed": np.array(modes)}, start=start, **settings)
-    data = with_theory(run, make, grid, ["predicted", "mu0", "mu1", "transverse0", "transverse1"], predict)
-    for name in ("mu", "transverse"):
-        pair = [data[f"{name}{i}"] for i in (0, 1)]
-        data[name] = xr.concat(pair, "mode").transpose(*grid, "mode").assign_attrs(_attributes(name))
-    data = data.drop_vars(["state", "start", "mu0", "mu1", "transverse0", "transverse1"])
+    tails = {"predicted": {}, "mu": {"mode": 2}, "transverse": {"mode": 2}}
+    data = with_theory(run, make, grid, tails, predict).drop_vars(["state", "start"])
     data = data.assign(critical_growth=data.critical_growth.isel(seed=0)).assign_coords(mode=list(modes))
     observed = observed_regime(data.spectrum.sel(k=list(modes)).values)
     data["observed"] = (tuple(grid), observed, _attributes("observed"))
