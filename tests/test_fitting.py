@@ -94,7 +94,9 @@ def test_a_copy_that_diverges_leaves_the_others():
     batches, held_out = data(5)
     bad = replace(codes[1], readout=np.where(np.arange(5)[:, None] == 2, 1e38, codes[1].readout))
     sound = fit(Looped(blocks, codes, loops=3), batches, held_out, 5, every=1)
-    broken = fit(Looped(blocks, [codes[0], bad, codes[2]], loops=3), batches, held_out, 5, every=1)
+    broken = fit(Looped(blocks, [codes[0], bad, codes[2]], loops=3), batches, held_out, 5, every=1, watch=[5])
+    assert [block is None for block in broken.snapshots[5].blocks] == [False, True, False]
+    assert [code is None for code in broken.snapshots[5].codes] == [False, True, False]
     assert np.isnan(broken.loss[1]).any()
     assert np.isnan(broken.scores["accuracy"][1, -1])
     for copy in (0, 2):

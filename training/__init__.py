@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from training.target import Target
     from training.task import Task
     from training.tasks import CoherentShift, FeatureRotation, SpectralInfilling
+    from training.watching import FirstMode, Watched, watch
 
 _HOME = {
     "Task": "task",
@@ -34,6 +35,7 @@ _HOME = {
     "CoherentShift": "tasks",
     "Engineered": "arms",
     "FeatureRotation": "tasks",
+    "FirstMode": "watching",
     "Frame": "frame",
     "LoopedExperiment": "looped_experiment",
     "RandomMode": "arms",
@@ -49,6 +51,8 @@ _HOME = {
     "paired": "statistics",
     "stream": "streams",
     "value_code": "codes",
+    "Watched": "watching",
+    "watch": "watching",
     "windows": "statistics",
     "z_scores": "statistics",
 }
@@ -76,6 +80,7 @@ __all__ = [
     "Curves",
     "Engineered",
     "FeatureRotation",
+    "FirstMode",
     "Frame",
     "Looped",
     "LoopedExperiment",
@@ -87,6 +92,7 @@ __all__ = [
     "Study",
     "Target",
     "Task",
+    "Watched",
     "accuracy",
     "adamw",
     "at_steps",
@@ -98,6 +104,7 @@ __all__ = [
     "paired",
     "stream",
     "value_code",
+    "watch",
     "windows",
     "z_scores",
 ]

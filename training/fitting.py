@@ -80,14 +80,14 @@ class Snapshot:
 
     Parameters
     ----------
-    blocks : list of Block
-        One for each copy.
-    codes : list of Code
+    blocks : list of Block or None
+        One for each copy, None for one that has diverged.
+    codes : list of Code or None
         Their embeddings and readouts.
     """
 
-    blocks: list[Block]
-    codes: list[Code]
+    blocks: list[Block | None]
+    codes: list[Code | None]
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from models.device import usable
 from models.layers import Numbers, form
 from models.module import DTYPES
 from training.codes import Code
-from training.stack import Stack
+from training.stack import Stack, finite
 
 PARTS = {
     "positional": ("stack.logits",),
@@ -113,15 +113,16 @@ class Looped(nn.Module):
         shifted = x.unflatten(-1, (self.n, -1)) + self.positions.transpose(-1, -2)[..., None]
         return shifted.flatten(-2)
 
-    def blocks(self) -> list[Block]:
-        """The blocks of the M copies with the parameters as they are now; in float64 what was not trained is as it was
-        to the last bit.
+    def blocks(self) -> list[Block | None]:
+        """The blocks of the M copies with the parameters as they are now, None for a copy that has diverged.
+
+        In float64 what was not trained is as it was to the last bit.
         """
         return self.stack.blocks()
 
-    def codes(self) -> list[Code]:
-        """Their embeddings and readouts as they are now."""
-        return [self.code.part(copy) for copy in range(self.copies)]
+    def codes(self) -> list[Code | None]:
+        """Their embeddings and readouts as they are now, None for a copy that has diverged."""
+        return finite(self.code.part, self.copies)
 
     def hold(self) -> None:
         """Put back what is held in some copies alone, after a step of an optimiser that may have moved it."""

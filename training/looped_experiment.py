@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from dispersion import ArgumentError, dispersion_relation
+from dispersion import ArgumentError
 from dispersion.errors import choice, items, real_number, whole_number
 from simulate.runs.columns import Column
 from simulate.runs.result import Variable
@@ -20,6 +20,7 @@ from training.experiment import BASELINE, MATCHED, MISMATCHED
 from training.fitted import Fitted
 from training.frame import Frame
 from training.streams import stream
+from training.watching import FirstMode, watch
 
 if TYPE_CHECKING:
     from training.fitting import Curves
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 CODES = ("task", "random")
 """Embedding and readout: those of the task, or drawn at random."""
+
+STATES = {"": "at x = 0", "masked_": "along the loops from the embedded mask on"}
+"""Where J(q) is watched, by what the names of variables begin with."""
 
 ANGLES = ("accumulated", "per loop")
 """What the angles of a task are to those of a block: reached after all loops together, or after each."""
@@ -198,11 +202,14 @@ class LoopedExperiment(Fitted):
 
     @property
     def watched(self) -> tuple[int, ...]:
-        """As `watch`."""
-        return tuple(self.watch)
+        """Those of `watch`, and 0 where there are any."""
+        return tuple(sorted({0, *self.watch})) if self.watch else ()
 
     def columns(self, arms: Sequence[Any], tasks: Sequence[Any]) -> Mapping[str, Column]:
-        """Those of `Fitted`, and where J(q) is watched `growth` over `watched` and `wavenumber`.
+        """Those of `Fitted`, and where J(q) is watched `growth` over `watched` and `wavenumber`, and `share`.
+
+        They are taken at x = 0 and, as `masked_growth` and `masked_share`, from the embedded mask on (`watch`);
+        positions that an arm adds to it do not count.
 
         Parameters
         ----------
@@ -214,9 +221,13 @@ class LoopedExperiment(Fitted):
         if not self.watch:
             return super().columns(arms, tasks)
         sizes = len(arms), len(self.watch), waves(tasks)
-        described = {"long_name": "growth rho(J(q)) per loop at x = 0 of the block as trained so far", "units": "1"}
-        growth = Column(("arm", "watched", "wavenumber"), sizes, float, np.nan, described)
-        return {**super().columns(arms, tasks), "growth": growth}
+        found = dict(super().columns(arms, tasks))
+        for prefix, state in STATES.items():
+            growth = {"long_name": f"growth rho(J(q)) per loop {state}, of the block as trained so far", "units": "1"}
+            share = {"long_name": f"share of the first mode that is left {state}", "units": "1"}
+            found[f"{prefix}growth"] = Column(("arm", "watched", "wavenumber"), sizes, float, np.nan, growth)
+            found[f"{prefix}share"] = Column(("arm", "watched"), sizes[:2], float, np.nan, share)
+        return found
 
     def coordinates(self, arms: Sequence[Any], tasks: Sequence[Any]) -> Mapping[str, Variable]:
         """Those of `Fitted`, and the steps and wavenumbers of what is watched.
@@ -239,7 +250,7 @@ class LoopedExperiment(Fitted):
         }
 
     def seen(self, curves: Curves, arms: Sequence[Any], task: Any) -> Mapping[str, NDArray]:
-        """The growth of every wavenumber at the steps that were watched.
+        """J(q) at the steps that were watched; NaN for an arm that has diverged.
 
         Parameters
         ----------
@@ -252,9 +263,22 @@ class LoopedExperiment(Fitted):
         """
         if not self.watch:
             return {}
-        shots = [curves.snapshots[step].blocks for step in self.watch]
-        growth = [[dispersion_relation(block).growth[: task.n // 2 + 1] for block in blocks] for blocks in shots]
-        return {"growth": np.array(growth).swapaxes(0, 1)}
+        found = {
+            name: np.full(column.sizes, np.nan)
+            for name, column in self.columns(arms, [task]).items()
+            if "watched" in column.dims
+        }
+        for arm, before in enumerate(curves.snapshots[0].blocks):
+            first = None if before is None else FirstMode.of(before)
+            for place, step in enumerate(self.watch):
+                block, code = curves.snapshots[step].blocks[arm], curves.snapshots[step].codes[arm]
+                if block is None or code is None:
+                    continue
+                for prefix, mask in zip(STATES, (None, code.embedding[-1]), strict=True):
+                    watched = watch(block, first, mask, self.loops)
+                    found[f"{prefix}growth"][arm, place] = watched.growth
+                    found[f"{prefix}share"][arm, place] = watched.share
+        return found
 
 
 def waves(tasks: Sequence[Any]) -> int:

@@ -6,9 +6,9 @@ axis changes its place from one loop to the next.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import sqrt
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -20,6 +20,8 @@ from dispersion.grid import lag_index
 from models.attention import form_of
 from models.layers import FUNCTIONS, Numbers, array, form, parameter
 from training.fast import activated, attention
+
+T = TypeVar("T")
 
 
 class Stack(nn.Module):
@@ -51,9 +53,9 @@ class Stack(nn.Module):
         """What one forward pass through any number of loops needs, made of the parameters once."""
         return Maps(self)
 
-    def blocks(self) -> list[Block]:
-        """The M blocks with the parameters as they are now."""
-        return [self._block(copy) for copy in range(self.copies)]
+    def blocks(self) -> list[Block | None]:
+        """The M blocks with the parameters as they are now, None for one whose numbers are no longer finite."""
+        return finite(self._block, self.copies)
 
     def _block(self, copy: int) -> Block:
         heads = []
@@ -65,6 +67,18 @@ class Stack(nn.Module):
             heads.append(Head(kernel, self.mix.part(number), self.content.part(number)))
         branch = None if self.feedforward is None else self.feedforward.part(copy)
         return Block(heads, branch, float(array(self.attention_scale[copy])))
+
+
+def finite(make: Callable[[int], T], count: int) -> list[T | None]:
+    """What is made of each of `count` copies, None where its numbers are not finite."""
+
+    def made(copy: int) -> T | None:
+        try:
+            return make(copy)
+        except ArgumentError:
+            return None
+
+    return [made(copy) for copy in range(count)]
 
 
 def array_type(tensor: Tensor) -> type[np.floating[Any]]:
