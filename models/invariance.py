@@ -16,10 +16,10 @@ from dispersion.errors import ArgumentError, frozen, frozen_array, whole_number
 from dispersion.line.chain import BOUNDARIES
 from dispersion.noun import Noun
 from dispersion.quiet import beyond_float64
-from models.derivative import check_derivative, pushed, refused
+from models.derivative import beside, check_derivative, pushed, refused
 from models.device import usable
 from models.inputs import Map, check_module, check_same, device_of, grid_of, plain, steady
-from models.sender import MEMORY, STEP
+from models.sender import MEMORY
 
 COPIES = 12
 """How many tensors of the size of the largest in a forward pass a directional derivative is taken to hold at once."""
@@ -102,8 +102,7 @@ class Probe:
         where = device_of(fn) if device is None else usable(device)
         self.base = base = torch.tensor(a, device=where).expand(n, d).contiguous()
         self.field = np.random.default_rng([1, rng]).normal(size=(n, d)) / np.sqrt(d)
-        scale = STEP * (float(np.linalg.norm(a)) or 1.0)
-        self.run = steady(fn, base, base + scale * torch.tensor(self.field, device=base.device))
+        self.run = steady(fn, base, beside(base, self.field))
         at_once = max(1, whole_number("memory", memory, 1) // (COPIES * 8 * max(self.run.largest, n * d)))
         self.origin = 0 if boundary == "periodic" else n // 2
         self.derivative = _Derivative(fn, base, at_once, sys.stderr.isatty() if progress is None else progress)

@@ -1,44 +1,57 @@
-"""Checks on a line of tokens, where ends and masks leave no waves: the patterns that grow most, predicted and run.
+"""Checks on a line of tokens, where ends, masks and positions leave no waves: the patterns that grow most.
 
-Around 1⊗a the derivative of a layer is known for any attention (Theorem 4.1), and of L layers along the orbit of a
+The derivative of L layers along the orbit of a state X_0, X_{l+1} = F_l(X_l),
 
-    D_l = I⊗C_l + Σ_h A_h ⊗ (ε_a C_l M_h N_1),   P = D_{L−1} … D_0,   P v = σ u
+    P = D_{L−1} … D_0,   D_l = DF_l(X_l),   P v = σ u,
 
-whose singular vectors v are the perturbations that grow most, σ times. The test is the network itself, whose response
-to v is compared with σu as a vector. J(q) is what P is far from the ends, where there is such a part.
+has the singular vectors v of the perturbations that grow most, σ times. The test is the network itself, whose response
+to v is compared with σu as a vector. D_l is that of Theorem 4.1 where the layers are Chains and X_0 = 1⊗a, for any
+attention A_h,
+
+    D_l = I⊗C_l + Σ_h A_h ⊗ (ε_a C_l M_h N_1),
+
+and else comes from automatic differentiation, for any map and any state. J(q) is what P is far from the ends, where
+there is such a part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from dispersion import Chain
+from dispersion import ArgumentError, Chain
 from dispersion.block.slopes import Slopes
-from dispersion.errors import frozen_array
+from dispersion.errors import frozen_array, whole_number
 from dispersion.noun import Noun
 from models.check import TOLERANCE
-from models.inputs import Map
+from models.derivative import differentiated
+from models.device import usable
+from models.inputs import Map, device_of, plain
 from models.sender import MEMORY, STEP, Sender, sizes
+from models.singular import leading
 
 Floats = NDArray[np.float64]
+Linear = Callable[[Floats], Floats]
 
 
 @dataclass(frozen=True, eq=False)
 class LineCheck(Noun):
     """What was predicted on a line of tokens and what the network did, for the patterns that grow most.
 
-    layers : their number L. inputs : (m, n, d) the singular vectors v, |v| = 1, by decreasing gain.
+    layers : their number L. source : 'chains' if the prediction comes from Chains, 'derivatives' if from automatic
+    differentiation. inputs : (m, n, d) the singular vectors v, |v| = 1, by decreasing gain.
     expected : (m, n, d) P v = σu. response : (m, n, d) the derivative of the forward pass along each v.
     noise : (m,) relative change of the response under a smaller perturbation: its uncertainty.
     """
 
     layers: int
+    source: str
     inputs: Floats
     expected: Floats
     response: Floats
@@ -85,8 +98,9 @@ class LineCheck(Noun):
 def line_check(
     layers: Sequence[Map],
     state: ArrayLike,
-    chains: Sequence[Chain],
+    chains: Sequence[Chain] | None = None,
     *,
+    tokens: int | None = None,
     patterns: int = 6,
     batched: bool = False,
     memory: int = MEMORY,
@@ -94,36 +108,63 @@ def line_check(
     progress: bool = False,
     rng: int = 0,
 ) -> LineCheck:
-    """Predict what grows most through `layers` on a line of tokens around 1⊗a, and run them to see.
+    """Predict what grows most through `layers` on a line of tokens around a state, and run them to see.
 
-    layers : maps of float64 tensors (n, d) to the same, the first layer first; chains : the same layers as Chains.
-    state : a, (d,). patterns : how many, those of the largest gain. The rest as in `check`; rng : of Lanczos' start.
+    layers : maps of float64 tensors (n, d) to the same, the first layer first. state : (n, d), or a, (d,), for 1⊗a.
+    chains : the same layers as Chains, from which the prediction is then made, around 1⊗a; None to differentiate the
+    layers: they have to give the same every time, and derivatives that finite differences agree with and whose
+    transposes are those of reverse mode. tokens : n, where neither the state nor chains tell. patterns : how many, of
+    the largest gain. rng : the seed of what is random. The rest as in `check`.
     """
-    from scipy.sparse.linalg import LinearOperator, svds
-
-    a = frozen_array("state", state, (chains[0].d,))
-    n, d = chains[0].n, chains[0].d
-    derivatives, base = [], a
-    for chain in chains:
-        derivatives.append((Slopes(chain.block, base), chain.attention(base)))
-        base = chain.block.homogeneous_map(base)
+    if not layers:
+        raise ArgumentError("layers", "no layer", "one map or more")
+    base = _state(state, chains, tokens)
+    if chains is None:
+        where = device_of(layers[0]) if device is None else usable(device)
+        steps = differentiated(layers, torch.tensor(base, device=where), rng)
+    else:
+        steps = _of_chains(chains, base[0])
+    shape = base.shape
 
     def through(v: Floats) -> list[Floats]:
         """(n, d) v after 0 … L layers."""
-        return list(accumulate(derivatives, lambda u, layer: layer[0].apply(layer[1], u), initial=v.reshape(n, d)))
+        return list(accumulate(steps, lambda u, step: step[0](u), initial=v.reshape(shape)))
 
     def back(u: Floats) -> Floats:
-        for slopes, attention in reversed(derivatives):
-            u = slopes.apply_transposed(attention, u.reshape(n, d))
+        for _, transposed in reversed(steps):
+            u = transposed(u.reshape(shape))
         return u.ravel()
 
-    operator = LinearOperator((n * d, n * d), lambda v: through(v)[-1].ravel(), back, dtype=np.float64)
-    start = np.random.default_rng(rng).normal(size=n * d)
-    _, gains, rows = svds(operator, min(patterns, n * d - 1), v0=start)
-    paths = np.array([through(v) for v in rows[np.argsort(-gains)]])
+    rows = leading(lambda v: through(v)[-1].ravel(), back, base.size, min(patterns, base.size - 1), rng)
+    paths = np.array([through(v) for v in rows])
     inputs, expected = paths[:, 0], paths[:, -1]
     # small enough where it is largest
-    scale = STEP * (float(np.linalg.norm(a)) or 1.0) / sizes(paths).max(axis=1)
-    sender = Sender(layers, a, n, batched, memory, device, progress)
+    scale = STEP * (float(sizes(base)) / np.sqrt(len(base)) or 1.0) / sizes(paths).max(axis=1)
+    sender = Sender(layers, base, len(base), batched, memory, device, progress)
     response, noise = sender.limits(inputs, scale)
-    return LineCheck(len(chains), inputs, expected, response, noise)
+    return LineCheck(len(layers), "derivatives" if chains is None else "chains", inputs, expected, response, noise)
+
+
+def _state(state: ArrayLike, chains: Sequence[Chain] | None, tokens: int | None) -> Floats:
+    """(n, d) the `state` at every token."""
+    if chains is not None:
+        a, n = frozen_array("state", plain("state", state), (chains[0].d,)), chains[0].n
+    else:
+        given = np.asarray(plain("state", state), dtype=np.float64)
+        if given.ndim == 2 and tokens in (None, len(given)):
+            return frozen_array("state", given, (None, None))
+        if given.ndim != 1 or tokens is None:
+            got = f"shape {given.shape}" + ("" if tokens is None else f" and {tokens} tokens")
+            raise ArgumentError("state", got, "(n, d), or (d,) and tokens=n")
+        a, n = frozen_array("state", given, (None,)), whole_number("tokens", tokens, 2)
+    return np.tile(a, (n, 1))
+
+
+def _of_chains(chains: Sequence[Chain], a: Floats) -> list[tuple[Linear, Linear]]:
+    """(D_l, its transpose) of each of the `chains` along the orbit of 1⊗`a`, on fields (n, d)."""
+    steps: list[tuple[Linear, Linear]] = []
+    for chain in chains:
+        slopes, attention = Slopes(chain.block, a), chain.attention(a)
+        steps.append((partial(slopes.apply, attention), partial(slopes.apply_transposed, attention)))
+        a = chain.block.homogeneous_map(a)
+    return steps

@@ -20,7 +20,7 @@ from dispersion.errors import whole_number
 from dispersion.memory import require
 from models.adapters.layer import Layer
 from models.adapters.network import Embedding, Network
-from models.check import AGAINST_NETWORK, AS_REBUILT, Check, check
+from models.check import AGAINST_NETWORK, AS_REBUILT, TOLERANCE, Check, check
 from models.families import from_module, is_known, load_network
 from models.inputs import Map, one_line
 from models.line import LineCheck, line_check
@@ -90,14 +90,20 @@ class Subject:
         a = self.state(state)[0] if state is None or isinstance(state, str) else np.asarray(state, dtype=np.float64)
         layers, options["device"] = self._on(options.get("device"))
         found = check(layers, a, self.shape, self.blocks, self.boundary, batched=self.batched, **options)
-        return replace(found, line=self.line_check(a, options["device"]), judge=self.judge)
+        return replace(found, line=self.line_check(a, options["device"], found), judge=self.judge)
 
-    def line_check(self, state: NDArray[np.float64], device: str | torch.device | None = None) -> LineCheck | None:
-        """What grows most on the line of tokens around 1⊗`state`, on a `device`; None without `chains`."""
-        if self.chains is None:
+    def line_check(
+        self, state: NDArray[np.float64], device: str | torch.device | None = None, checked: Check | None = None
+    ) -> LineCheck | None:
+        """What grows most on the line of tokens around 1⊗`state`, on a `device`; None on a ring whose tokens the layers
+        do not tell apart, as far as they were `checked`.
+        """
+        invariant = checked is None or max(checked.defect, checked.spread) <= TOLERANCE
+        if self.chains is None and self.boundary == "periodic" and invariant:
             return None
         layers, where = self._on(device)
-        return line_check(layers, state, self.chains, batched=self.batched, device=where)
+        tokens = None if self.chains else int(np.prod(self.shape))
+        return line_check(layers, state, self.chains, tokens=tokens, batched=self.batched, device=where)
 
     def with_ends(self, boundary: str | None) -> Subject:
         """This model with other ends of the tokens, None for its own; then J(q) is measured."""

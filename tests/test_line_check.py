@@ -103,4 +103,6 @@ def test_command_on_a_causal_checkpoint(checkpoint, capsys):
     assert "confirmed against the network to " in printed
     assert "what grows most on the line over 2 layers" in printed
     assert tokenwaves.main([*arguments, "--boundary", "open", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["patterns"] == []
+    found = json.loads(capsys.readouterr().out)
+    assert found["confirmed"]
+    assert len(found["patterns"]) == 6
