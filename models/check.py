@@ -197,7 +197,7 @@ def _of_maps(
 
     if blocks is not None:
         predicted, source = through_layers(blocks, a), "blocks"
-        first = invariance(layers[0], a, grid, boundary, **options)  # type: ignore[arg-type]
+        first = invariance(layers[0], a, grid, boundary, **options)
         defect, spread = first.defect, first.spread
     else:
         relations = _along(layers, a, measured)

@@ -10,6 +10,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tokenwaves.arguments import Commands
 
+NEEDED = "an environment with it: pip install 'tokenwaves[torch]'"
+
+
+class Families(argparse.Action):
+    """`--families`, which prints what is registered and ends."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from dispersion import ArgumentError
+
+        if find_spec("torch") is None:
+            raise ArgumentError("families", "no PyTorch", NEEDED)
+        from tokenwaves.check_families import table
+
+        print(table())
+        parser.exit()
+
 
 def add(commands: Commands) -> argparse.ArgumentParser:
     """The parser of the verb, added to `commands`."""
@@ -21,8 +37,12 @@ def add(commands: Commands) -> argparse.ArgumentParser:
         epilog="example: tokenwaves check model.safetensors --family bert --state token:101 --plot check.pdf",
     )
     parser.add_argument(
-        "model", metavar="MODEL", help="a block .toml, a program .pt2, a checkpoint with --family, or module:callable"
+        "model",
+        metavar="MODEL",
+        help="a block .toml, a program .pt2, a folder of save_pretrained, a checkpoint, or module:NAME of a callable "
+        "or of a network in memory",
     )
+    parser.add_argument("--families", nargs=0, action=Families, help="list the families of networks that are known")
     parser.add_argument("--family", metavar="NAME", help="of a checkpoint (default: that of its model_type)")
     parser.add_argument("--config", metavar="FILE", help="its settings (default: config.json beside the checkpoint)")
     parser.add_argument(
@@ -58,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
 
     picture = picture_path(options.plot)
     if find_spec("torch") is None:
-        raise ArgumentError("check", "no PyTorch", "an environment with it: pip install 'tokenwaves[torch]'")
+        raise ArgumentError("check", "no PyTorch", NEEDED)
     from models.device import usable
     from models.subject import subject
     from tokenwaves.check_report import summary, text
