@@ -87,6 +87,20 @@ def test_the_baseline_is_no_mismatch_and_the_interval_covers_as_it_says():
     assert 0.86 < inside < 0.97  # of 95 %, a little less for 12 seeds
 
 
+def test_two_arms_by_name():
+    data = curves()
+    auc = statistics.early_auc(data, 20)
+    found = statistics.over_seeds(auc.sel(arm="a") - auc.sel(arm="b"))
+    difference = (auc.sel(arm="a") - auc.sel(arm="b")).sel(size=64)
+    np.testing.assert_allclose(found.difference.sel(size=64), difference.mean("seed"), rtol=1e-12)
+    assert found.positive.sel(size=64).values.tolist() == [6, 0]
+    assert found.p.values == pytest.approx(stats.wilcoxon(difference.sel(task="a")).pvalue)
+    turned = statistics.over_seeds(auc.sel(arm="b") - auc.sel(arm="a"))
+    np.testing.assert_allclose(turned.difference, -found.difference, rtol=1e-12)
+    np.testing.assert_allclose(turned.low, -found.high, atol=2e-4)  # another sample of the bootstrap
+    assert all(found[name].attrs["long_name"] for name in found)
+
+
 def test_the_strongest_is_that_of_each_seed():
     values = xr.DataArray(
         [[[[1.0, 0.5, 0.0]], [[1.0, 0.0, 0.9]]]],

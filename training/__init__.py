@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from training.frame import Frame
     from training.looped import Looped
     from training.looped_experiment import LoopedExperiment
-    from training.statistics import at_steps, early_auc, paired, windows, z_scores
+    from training.statistics import at_steps, early_auc, over_seeds, paired, windows, z_scores
     from training.streams import stream
     from training.study import Study
     from training.target import Target
@@ -48,6 +48,7 @@ _HOME = {
     "circle_code": "codes",
     "early_auc": "statistics",
     "engineer": "engineering",
+    "over_seeds": "statistics",
     "paired": "statistics",
     "stream": "streams",
     "value_code": "codes",
@@ -101,6 +102,7 @@ __all__ = [
     "early_auc",
     "engineer",
     "fit",
+    "over_seeds",
     "paired",
     "stream",
     "value_code",

@@ -125,11 +125,47 @@ def paired(values: DataArray, role: DataArray, confidence: float = 0.95, rng: in
     Returns
     -------
     xarray.Dataset
-        Over task and size: the means `matched` and `mismatched`, their `difference` with a bootstrap interval `low` to
-        `high` (bias-corrected and accelerated, scipy.stats.bootstrap over seeds; NaN for fewer than two seeds),
-        `positive`, the seeds with a difference above 0, of `seeds`, and `p` of the two-sided Wilcoxon signed-rank
-        test; `diagonal`, whether the mean of the matched arm over seeds is above that of every mismatched one, and
-        `strongest`, the mismatched arm of highest mean. NaN for tasks without a matched or a mismatched arm.
+        Over task and size: the means `matched` and `mismatched`, all of `over_seeds`, `diagonal`, whether the mean of
+        the matched arm over seeds is above that of every mismatched one, and `strongest`, the mismatched arm of
+        highest mean. NaN for tasks without a matched or a mismatched arm.
+
+    Raises
+    ------
+    ArgumentError
+        A confidence outside of 0 to 1.
+    """
+    matched = values.where(role == MATCHED).max("arm")
+    others = values.where(role == MISMATCHED)
+    strongest = others.max("arm")
+    means = others.mean("seed")
+    there = means.notnull().any("arm") & matched.notnull().any("seed")
+    names = values.arm.isel(arm=means.fillna(-np.inf).argmax("arm")).drop_vars("arm")
+    return over_seeds(matched - strongest, confidence, rng).assign(
+        matched=_mean(matched, "mean of the matched arm"),
+        mismatched=_mean(strongest, "mean of the strongest mismatched arm of each seed"),
+        diagonal=(matched.mean("seed") > means.max("arm")) & there,
+        strongest=names.where(there, ""),
+    )
+
+
+def over_seeds(differences: DataArray, confidence: float = 0.95, rng: int = 0) -> Dataset:
+    """How sure paired differences are, such as values.sel(arm='a') − values.sel(arm='b').
+
+    Parameters
+    ----------
+    differences : xarray.DataArray
+        Over seed at least; NaN where a seed has none.
+    confidence : float
+        Of the interval, between 0 and 1.
+    rng : int
+        Seed of the bootstrap.
+
+    Returns
+    -------
+    xarray.Dataset
+        Without seed: the mean `difference`, its bootstrap interval `low` to `high` (bias-corrected and accelerated,
+        scipy.stats.bootstrap over seeds; NaN for fewer than two), `positive`, the seeds with a difference above 0, of
+        `seeds`, and `p` of the two-sided Wilcoxon signed-rank test.
 
     Raises
     ------
@@ -141,29 +177,16 @@ def paired(values: DataArray, role: DataArray, confidence: float = 0.95, rng: in
     confidence = real_number("confidence", confidence, positive=True)
     if confidence >= 1:
         raise ArgumentError("confidence", confidence, "a number between 0 and 1")
-    matched = values.where(role == MATCHED).max("arm")
-    others = values.where(role == MISMATCHED)
-    strongest = others.max("arm")
-    differences = (matched - strongest).transpose(..., "seed")
-    cells = [_interval(row, confidence, rng) for row in differences.values.reshape(-1, differences.sizes["seed"])]
-    dims = differences.dims[:-1]
-    shape = differences.shape[:-1]
-    found = dict(zip(("low", "high", "positive", "seeds", "p"), np.array(cells).T, strict=True))
-    means = others.mean("seed")
-    there = means.notnull().any("arm") & matched.notnull().any("seed")
-    first = means.fillna(-np.inf).argmax("arm")
-    names = values.arm.isel(arm=first).drop_vars("arm")
-    return xarray.Dataset(
-        {
-            "matched": _mean(matched, "mean of the matched arm"),
-            "mismatched": _mean(strongest, "mean of the strongest mismatched arm of each seed"),
-            "difference": _mean(differences, "mean paired difference"),
-            **{name: (dims, part.reshape(shape), LONG[name]) for name, part in found.items()},
-            "diagonal": (matched.mean("seed") > means.max("arm")) & there,
-            "strongest": names.where(there, ""),
-        },
-        attrs={"confidence": confidence, "resamples": RESAMPLES, "rng": rng},
-    )
+    differences = differences.transpose(..., "seed")
+    rows = differences.values.reshape(-1, differences.sizes["seed"])
+    cells = np.array([_interval(row, confidence, rng) for row in rows])
+    dims, shape = differences.dims[:-1], differences.shape[:-1]
+    found = {
+        name: (dims, part.reshape(shape), described)
+        for (name, described), part in zip(LONG.items(), cells.T, strict=True)
+    }
+    attributes = {"confidence": confidence, "resamples": RESAMPLES, "rng": rng}
+    return xarray.Dataset({"difference": _mean(differences, "mean paired difference"), **found}, attrs=attributes)
 
 
 def windows(data: Dataset, steps: Sequence[int] = WINDOWS) -> dict[int, Dataset]:

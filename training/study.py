@@ -181,11 +181,13 @@ class Study:
 
     def _settings(self) -> dict[str, str]:
         """What makes a study another, by name."""
+        columns = self.experiment.columns(self.arms, self.tasks)
         parts = {name: digest(getattr(self, name)) for name in ("arms", "tasks", "seeds", "sizes")}
         return {
             "experiment": type(self.experiment).__qualname__,
             **{name: _setting(value) for name, value in _fields(self.experiment).items()},
             **parts,
+            "columns": digest([(name, column.dims, column.sizes) for name, column in columns.items()]),
             "version": version(),
             "version of torch": version("torch"),
         }
