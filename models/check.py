@@ -40,6 +40,10 @@ Floats = NDArray[np.float64]
 
 TOLERANCE = 1e-6
 """Relative error up to which a prediction counts as confirmed."""
+SAME = 1e-9
+"""Relative distance of a response from the prediction under which half of a wave tells the whole."""
+TURN = np.exp(1j)
+"""The phase of the waves that are sent: at 0 the real part of some is zero at every other token."""
 AGAINST_NETWORK, AS_REBUILT = " against the network", " for the layers as rebuilt"
 """What a verdict is about: layers that were compared with those of the network itself, or not."""
 
@@ -233,14 +237,36 @@ def _leading(predicted: Propagator, waves: int) -> tuple[Mode, ...]:
 
 
 def _responses(sender: Sender, modes: Sequence[Mode], predicted: Propagator) -> tuple[Complex, Floats, Floats]:
-    """(response, leak, noise) of each of the `modes`."""
+    """(response, leak, noise) of each of the `modes`.
+
+    Where the response to the real part of a wave e^{iq·j} v is that of the real part of e^{iq·j} Λv, to SAME, the
+    imaginary part is not sent: a map that is not translation invariant would take it to −q too, and not pass. At
+    q = −q both are sent.
+    """
     scale = float(np.linalg.norm(sender.base)) or 1.0
-    fields = np.array([_wave(mode) for mode in modes])
-    best, noise = sender.limits(fields, STEP * scale / np.array([_highest(mode, predicted) for mode in modes]))
-    tokens = np.exp(-1j * np.array([_phases(mode) for mode in modes])) / len(best[0])
-    at_k = np.einsum("wn,wnd->wd", tokens, best)
-    elsewhere = best - np.exp(1j * np.array([_phases(mode) for mode in modes]))[..., None] * at_k[:, None]
-    return at_k, sizes(elsewhere) / np.maximum(sizes(best), np.finfo(float).tiny), noise
+    size = STEP * scale / np.array([_highest(mode, predicted) for mode in modes])
+    waves = TURN * np.exp(1j * np.array([positions(mode.shape) @ np.atleast_1d(mode.q) for mode in modes]))[..., None]
+    fields = waves * np.array([mode.right for mode in modes])[:, None]
+    response, noise = sender.limits(fields.real, size)
+    at_k = 2 * (waves.conj() * response).mean(axis=1)
+    expected = np.array([mode.multiplier * mode.right for mode in modes])
+    away = np.linalg.norm(at_k - expected, axis=-1) > SAME * np.linalg.norm(expected, axis=-1)
+    elsewhere = response - (waves * at_k[:, None]).real
+    leak = sizes(elsewhere) / np.maximum(sizes(response), np.finfo(float).tiny)
+    both = np.flatnonzero(away | [_real(mode) for mode in modes])
+    if both.size:
+        second, doubt = sender.limits(fields.imag[both], size[both])
+        whole = response[both] + 1j * second
+        at_k[both] = (waves[both].conj() * whole).mean(axis=1)
+        total = np.maximum(sizes(whole), np.finfo(float).tiny)
+        leak[both] = sizes(whole - waves[both] * at_k[both, None]) / total
+        noise[both] = np.hypot(noise[both] * sizes(response[both]), doubt * sizes(second)) / total
+    return at_k, leak, noise
+
+
+def _real(mode: Mode) -> bool:
+    """Whether e^{iq·j} is real, q = −q."""
+    return not np.any(2 * np.atleast_1d(mode.k) % mode.shape)
 
 
 def _highest(mode: Mode, predicted: Propagator) -> float:
@@ -250,15 +276,6 @@ def _highest(mode: Mode, predicted: Propagator) -> float:
         vector = relation.matrix(mode.k) @ vector
         size = max(size, float(np.linalg.norm(vector)))
     return size
-
-
-def _wave(mode: Mode) -> Complex:
-    """(N, d) the complex wave v e^{iq·j} of `mode`."""
-    return np.asarray(np.exp(1j * _phases(mode))[:, None] * mode.right)
-
-
-def _phases(mode: Mode) -> Floats:
-    return np.asarray(positions(mode.shape) @ np.atleast_1d(mode.q))
 
 
 def _named(k: Wavenumber) -> str:

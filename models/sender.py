@@ -15,6 +15,8 @@ Floats = NDArray[np.float64]
 
 MEMORY = 2**28
 """Bytes that what is computed at once may fill, by default."""
+COPIES = 16
+"""How many tensors of the size of the largest a batch is taken to hold at once, with room for the caches."""
 STEP = 1e-3
 """First size of a perturbation, relative to the base state; smaller ones follow where it is not yet linear."""
 FINER = 6
@@ -39,7 +41,8 @@ class Sender:
         self.layers, self.base, self.progress = layers, base, progress
         self.device = None if device is None else usable(device)
         # attention of 16 heads and a feed-forward of 4 d features are taken for the largest tensors
-        self.at_once = max(1, memory // (8 * n * max(16 * n, 16 * base.shape[-1]))) if batched else 0
+        largest = 8 * n * max(16 * n, 4 * base.shape[-1])
+        self.at_once = max(1, memory // (COPIES * largest)) if batched else 0
 
     def limits(self, fields: NDArray, size: Floats) -> tuple[NDArray, Floats]:
         """(derivatives (waves, N, d), noise (waves,)) along `fields`: central differences, extrapolated to size 0.

@@ -281,3 +281,33 @@ def test_without_torch_it_says_what_to_install(command, monkeypatch):
 
     monkeypatch.setattr(tokenwaves.check, "find_spec", lambda _: None)
     assert_one_line(command("anything.toml"), "pip install 'tokenwaves[torch]'")
+
+
+def test_a_map_that_takes_waves_to_the_opposite_wavenumber_is_not_confirmed():
+    """At q = π/2 every other token of a real wave may be zero: a map that treats these otherwise is told."""
+    gains = torch.tensor([1.0, 2.0] * 4, dtype=torch.float64)[:, None]
+    found = check([lambda x: gains * x], [0.0], 8)
+    np.testing.assert_allclose(found.response, 1.5, rtol=1e-9)
+    np.testing.assert_allclose(found.leak, np.sqrt(0.1), rtol=1e-9)
+    assert not found.confirmed
+
+
+def test_both_halves_of_a_wave_are_sent_where_one_does_not_tell():
+    """Twice the states where the map is not as predicted: then the response at q comes from e^{iqj} itself."""
+    block, a, states = small_block(), np.array([0.4, -0.3, 0.2]), []
+    net = to_torch(block)
+
+    def counted(x):
+        states.append(len(x))
+        return net(x)
+
+    runs = []
+    for factor in (1.0, 1.001):
+        heads = [Head(block.heads[0].kernel, factor * block.heads[0].value, block.heads[0].content)]
+        states.clear()
+        wrong = Block(heads, block.feedforward, feedforward_norm=block.feedforward_norm)
+        found = check([counted], a, 6, [wrong], batched=True)
+        runs.append((sum(s for s in states if s > 6), found.measured_growth, found.leak))
+    assert runs[1][0] > 1.2 * runs[0][0]
+    np.testing.assert_allclose(runs[1][1], runs[0][1], rtol=1e-2)
+    assert max(runs[0][2].max(), runs[1][2].max()) < 1e-8
