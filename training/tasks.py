@@ -21,7 +21,7 @@ from training.codes import Code, circle_code, value_code
 from training.frame import Floats, Frame
 from training.task import Task
 
-SAMPLES = 2**15
+SAMPLES = 2**16
 """Signals from which levels are computed."""
 
 
