@@ -8,10 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispersion import ArgumentError
-from dispersion.errors import RNG, generator, whole_number
+from dispersion.errors import RNG, frozen_array, generator, real_number, whole_number
 from dispersion.noun import Noun
 
 Floats = NDArray[np.float64]
+ORTHONORMAL = 1e-9
+"""How far products of columns may be from 0 and 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +48,29 @@ class Frame(Noun):
     weight_in: Floats
     weight_out: Floats
 
+    def __post_init__(self) -> None:
+        d = len(frozen_array("basis", self.basis, (None, None)))
+        heads, d_h, _ = frozen_array("queries", self.queries, (None, None, d)).shape
+        m = len(frozen_array("hidden", self.hidden, (None, d)))
+        if heads * d_h != d:
+            raise ArgumentError("queries", f"{heads} heads of width {d_h}", f"heads of width d/H, d = {d}")
+        shapes: dict[str, tuple[int, ...]] = {
+            "basis": (d, d),
+            "queries": (heads, d_h, d),
+            "keys": (heads, d_h, d),
+            "values": (heads, d_h, d),
+            "outputs": (heads, d, d_h),
+            "hidden": (m, d),
+            "weight_in": (m, d),
+            "weight_out": (d, m),
+        }
+        for name, shape in shapes.items():
+            object.__setattr__(self, name, frozen_array(name, getattr(self, name), shape))
+        for name in ("basis", "hidden"):
+            columns = getattr(self, name)
+            if np.abs(columns.T @ columns - np.eye(d)).max() > ORTHONORMAL:
+                raise ArgumentError(name, "columns that are not orthonormal", "orthonormal columns, as of Frame.draw")
+
     @classmethod
     def draw(cls, d: int = 32, heads: int = 4, width: int | None = None, content: float = 1.0, rng: RNG = 0) -> Frame:
         """A frame drawn at random.
@@ -75,6 +100,7 @@ class Frame(Noun):
         if d % heads:
             raise ArgumentError("d", d, f"a multiple of the number of heads, {heads}")
         m = whole_number("width", 2 * d if width is None else width, d)
+        content = real_number("content", content)
         rng, d_h = generator("rng", rng), d // heads
         return cls(
             orthonormal(rng, d, d),
