@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,13 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from dispersion import ArgumentError, LayerNorm
-from models.adapters.layer import Layer, activation_named
+from models.adapters.layer import Layer, activation_named, activation_of
 from models.adapters.network import Network
 from models.adapters.reference import Reference
 from models.adapters.registry import family
 from models.adapters.settings import Settings
 from models.adapters.weights import Weights
-from models.layers import FUNCTIONS
 
 
 def run(module: Any, n: int) -> Tensor:
@@ -62,7 +60,7 @@ def _of_layer(name: str, layer: Any) -> dict[str, Any]:
     return {
         "nhead": attention.num_heads,
         "norm_first": bool(layer.norm_first),
-        "activation": _name(layer.activation),
+        "activation": activation_of(layer.activation),
         "layer_norm_eps": [_eps(f"{name}.{norm}", getattr(layer, norm)) for norm in ("norm1", "norm2")],
     }
 
@@ -71,18 +69,6 @@ def _eps(name: str, norm: nn.Module) -> float:
     if not isinstance(norm, nn.LayerNorm):
         raise ArgumentError("module", f"{name}, a {type(norm).__name__}", "nn.LayerNorm")
     return norm.eps
-
-
-def _name(function: Callable[[Tensor], Tensor]) -> str:
-    """What `function` is called here, by its values."""
-    y = torch.linspace(-6.0, 6.0, 97, dtype=torch.float64)
-    with torch.no_grad():
-        values = function(y)
-        for name, known in FUNCTIONS.items():
-            if torch.allclose(values, known(y), rtol=1e-12, atol=1e-14):
-                return name
-    called = getattr(function, "__name__", type(function).__name__)
-    raise ArgumentError("module", f"the activation {called}", ", ".join(FUNCTIONS))
 
 
 @family(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -33,6 +35,18 @@ def activation_named(name: object) -> str:
     if found not in FUNCTIONS:
         raise ArgumentError("activation", repr(name), ", ".join([*FUNCTIONS, *NAMED]))
     return found
+
+
+def activation_of(function: Callable[[Tensor], Tensor]) -> str:
+    """The name in `Activation` of a function or module, found by its values; an ArgumentError if it is none of them."""
+    y = torch.linspace(-6.0, 6.0, 97, dtype=torch.float64)
+    with torch.no_grad():
+        values = function(y)
+        for name, known in FUNCTIONS.items():
+            if torch.allclose(values, known(y), rtol=1e-12, atol=1e-14):
+                return name
+    called = getattr(function, "__name__", type(function).__name__)
+    raise ArgumentError("module", f"the activation {called}", ", ".join(FUNCTIONS))
 
 
 @dataclass(frozen=True, eq=False)

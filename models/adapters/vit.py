@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from dispersion import LayerNorm
-from models.adapters.layer import Floats, Layer, activation_named, scaled
+from models.adapters.layer import Floats, Layer, activation_named, activation_of, scaled
 from models.adapters.network import Embedding, Network
 from models.adapters.reference import Reference, of_pixels
 from models.adapters.registry import family
@@ -51,6 +54,46 @@ _DINO = _VIT | {
 }
 
 
+def run(model: Any, n: int) -> Tensor:
+    """(1, N, d) what a ViT of transformers or timm makes of a random image, whose size says N.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The whole network.
+    n : int
+        Not used.
+    """
+    if not hasattr(model, "forward_features"):
+        return of_pixels(model, n)
+    patches = model.patch_embed
+    size = (1, patches.proj.in_channels, *patches.img_size)
+    image = torch.randn(size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    result: Tensor = model.forward_features(image)
+    return result
+
+
+def described(module: Any) -> dict[str, Any] | None:
+    """The settings of a VisionTransformer of timm, as its first block has them; None for other modules.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Any.
+    """
+    if not (type(module).__module__.startswith("timm.") and hasattr(module, "forward_features")):
+        return None
+    block: Any = next(iter(getattr(module, "blocks", ())), None)
+    if not all(hasattr(block, part) for part in ("attn", "mlp", "norm1")):
+        return None
+    return {
+        "num_heads": block.attn.num_heads,
+        "hidden_act": activation_of(block.mlp.act),
+        "layer_norm_eps": block.norm1.eps,
+        "block_fn": type(block).__name__,
+    }
+
+
 @family(
     "vit",
     "ViT and DINOv2 in the layouts of transformers and timm: pre-LN, LayerScale",
@@ -58,7 +101,8 @@ _DINO = _VIT | {
     anchor=r"(encoder\.layer\.0\.attention\.attention\.query|blocks\.0\.attn\.qkv)\.weight",
     within=r"(encoder\.layer|blocks)\.",
     model_types=("vit", "dinov2"),
-    reference=Reference(r"encoder\.layer\.\d+", of_pixels),
+    reference=Reference(r"(encoder\.layer|blocks)\.\d+", run),
+    described=described,
     buffers=r"relative_position_index$",
     harmless=(
         *("encoder_stride", "qkv_bias", "layerscale_value", "mlp_ratio", "stage_names", "out_features", "out_indices"),
