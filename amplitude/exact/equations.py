@@ -87,13 +87,11 @@ class StateEquations:
     def __call__(self, block: Block, u: Floats) -> tuple[Floats, Floats]:
         """G(u) and its derivative for `block`, both square in the length of `u`."""
         x, drift = self.unpack(u)
-        image, slope = value_and_jacobian(block, x)
+        twice = self.kind == "alternating" and self.mirror is None
+        image, slope = value_and_jacobian(block, x, 2 if twice else 1)
         if self.mirror is not None:
             image = self._sign * image[self.mirror]
             slope = self._sign * slope.reshape(len(x), -1)[self.mirror].reshape(slope.shape)
-        elif self.kind == "alternating":
-            image, second = value_and_jacobian(block, image)
-            slope = second @ slope
         reduced, restrict = self.reduction.reduce(slope, self.d), self.reduction.first
         if self.kind != "travelling":
             return (image - x)[restrict].ravel(), reduced - np.eye(len(reduced))

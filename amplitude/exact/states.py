@@ -71,9 +71,7 @@ class ExactState(Noun):
 
     def derivative(self) -> NDArray:
         """(N·d, N·d) what multiplies a perturbation: DF, D(F∘F) for two layers, or T_{−s}DF in the moving frame."""
-        image, slope = value_and_jacobian(self.block, self.field)
-        if self.kind == "alternating":
-            slope = value_and_jacobian(self.block, image)[1] @ slope
+        slope = value_and_jacobian(self.block, self.field, 2 if self.kind == "alternating" else 1)[1]
         if self.kind == "travelling":
             back = shift_matrix(self.block.shape, self.k, -self.drift, unitary=True)
             slope = np.tensordot(back, slope.reshape(self.block.n, -1), axes=1).reshape(slope.shape)

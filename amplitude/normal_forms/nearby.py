@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from amplitude.exact.equations import Kind
+from amplitude.exact.symmetry import spectrum
 from amplitude.normal_forms.manifold import feature_gauge, variables_of
 from amplitude.normal_forms.reduced_map import Complex, Solution
 from dispersion import Block, dispersion_relation
@@ -103,12 +104,10 @@ class NearbyState(Noun):
         """
         x = self.field
         if not self.watched:
-            image, slope = value_and_jacobian(self.block, x)
-            if self.kind == "alternating":
-                slope = value_and_jacobian(self.block, image)[1] @ slope
-            return float(np.abs(np.linalg.eigvals(slope)).max()) ** (1 if self.kind == "steady" else 0.5)
+            layers = 1 if self.kind == "steady" else 2
+            return float(np.abs(np.linalg.eigvals(value_and_jacobian(self.block, x, layers)[1])).max()) ** (1 / layers)
         u, logarithms = np.random.default_rng(0).standard_normal(x.shape), []
-        moduli = self._moduli(x)
+        moduli = spectrum(self.block.shape, x)
         others = moduli < 0.01 * moduli.max()
         for layer in range(WATCHED):
             # X, u ↦ F(X), DF(X)u
@@ -117,15 +116,9 @@ class NearbyState(Noun):
             size = np.linalg.norm(u)
             u /= size
             logarithms.append(np.log(size))
-            if layer % 16 == 15 and self._moduli(x)[others].max(initial=0.0) > 0.1 * moduli.max():
+            if layer % 16 == 15 and spectrum(self.block.shape, x)[others].max(initial=0.0) > 0.1 * moduli.max():
                 break
         return float(np.exp(np.mean(logarithms[len(logarithms) // 2 :])))
-
-    def _moduli(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(*shape) |B_k| of a field `x` (N, d)."""
-        axes = tuple(range(len(self.block.shape)))
-        grid = np.reshape(x, (*self.block.shape, -1))
-        return np.asarray(np.linalg.norm(np.fft.fftn(grid, axes=axes, norm="forward"), axis=-1))
 
 
 def nearby_states(form: NormalForm, solution: Solution, precise: bool = False) -> list[NearbyState]:

@@ -24,8 +24,9 @@ from dispersion.memory import require
 Floats = NDArray[np.float64]
 
 
-def value_and_jacobian(block: Block, x: Floats) -> tuple[Floats, Floats]:
-    """F(X), (N, d), and DF(X), (N·d, N·d), token-major, of `block` at the real state `x` (N, d).
+def value_and_jacobian(block: Block, x: Floats, layers: int = 1) -> tuple[Floats, Floats]:
+    """F(X), (N, d), and DF(X), (N·d, N·d), token-major, of `block` at the real state `x` (N, d); those of F applied
+    once in each of several `layers`.
 
     An ArgumentError says where DF does not exist: ReLU at its kink, a normalisation without variance.
     """
@@ -44,7 +45,11 @@ def value_and_jacobian(block: Block, x: Floats) -> tuple[Floats, Floats]:
     slope[token, :, token, :] += np.eye(d)
     outer = block.pointwise_jacobian(y)
     full = slope * outer[:, :, :, None] if d == 1 else outer @ slope.reshape(n, d, n * d)
-    return block.pointwise(y), full.reshape(n * d, n * d)
+    image, full = block.pointwise(y), full.reshape(n * d, n * d)
+    if layers == 1:
+        return image, full
+    image, further = value_and_jacobian(block, image, layers - 1)
+    return image, further @ full
 
 
 def require_jacobian(block: Block, at_once: int = 1) -> None:
