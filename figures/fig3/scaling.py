@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from amplitude import clusters, competition, standing_wave, travelling_wave
+from dispersion import Block, Kernel
 from figures.fig3.blocks import (
     GAIN,
     SEED,
@@ -31,31 +33,23 @@ def scaling(points: int, progress: bool) -> Iterator[tuple[str, xr.Dataset]]:
     mu = np.geomspace(2e-4, 2e-2, points)
     settings: dict[str, Any] = {"rng": SEED, "progress": progress}
 
-    kernel = two_lobes(2.0)
-    k = leading_wavenumber(tanh_block(kernel, -0.6))
-    blocks = lambda mu: tanh_block(kernel, gain_for(kernel, k, mu))  # noqa: E731
-    run = sweep(blocks, {"mu": mu}, depth=100_000, **settings)
-    theory = [standing_wave(blocks(m), k) for m in mu]
-    yield "standing", _series(run, {"R": _mode(run, k)}, {"R": [wave.amplitude for wave in theory]})
-
-    kernel_t = one_lobe(1.0)
-    k_t = leading_wavenumber(tanh_block(kernel_t, -1.2))
-    blocks = lambda mu: tanh_block(kernel_t, gain_for(kernel_t, k_t, mu))  # noqa: E731
-    run = sweep(blocks, {"mu": mu}, depth=100_000, **settings)
-    theory = [travelling_wave(blocks(m), k_t) for m in mu]
-    onset = np.angle(GAIN * (1 + gain_for(kernel_t, k_t, 0.0) * kernel_t.symbol[k_t]))
-    yield (
-        "travelling",
-        _series(
-            run,
-            {"R": _mode(run, k_t), "shift": np.abs(run.critical_phase_advance.values - onset)},
-            {"R": [w.amplitude for w in theory], "shift": [abs(w.phase_advance - onset) for w in theory]},
-        ),
-    )
+    for name, kernel, gain, wave_of in (
+        ("standing", two_lobes(2.0), -0.6, standing_wave),
+        ("travelling", one_lobe(1.0), -1.2, travelling_wave),
+    ):
+        k = leading_wavenumber(tanh_block(kernel, gain))
+        blocks = partial(_critical, kernel, k)
+        run = sweep(blocks, {"mu": mu}, depth=100_000, **settings)
+        waves = [wave_of(blocks(m), k) for m in mu]
+        simulated, theory = {"R": _mode(run, k)}, {"R": [wave.amplitude for wave in waves]}
+        if name == "travelling":
+            onset = np.angle(GAIN * (1 + gain_for(kernel, k, 0.0) * kernel.symbol[k]))
+            simulated["shift"] = np.abs(run.critical_phase_advance.values - onset)
+            theory["shift"] = [abs(wave.phase_advance - onset) for wave in waves]
+        yield name, _series(run, simulated, theory)
 
     w = brentq(lambda w: (four_and_ten(w).symbol[4] - four_and_ten(w).symbol[10]).real, 0.4, 0.6)
-    kernel_c = four_and_ten(w)
-    blocks = lambda mu: tanh_block(kernel_c, gain_for(kernel_c, 4, mu))  # noqa: E731
+    blocks = partial(_critical, four_and_ten(w), 4)
     run = sweep(blocks, {"mu": mu}, depth=1_000_000, **settings)
     pairs = [competition(blocks(m), 4, 10).mixed for m in mu]
     yield (
@@ -79,6 +73,11 @@ def scaling(points: int, progress: bool) -> Iterator[tuple[str, xr.Dataset]]:
             {"u": [state.amplitude for state in states], "m": [state.mean for state in states]},
         ),
     )
+
+
+def _critical(kernel: Kernel, k: int, mu: float) -> Block:
+    """The block of a `kernel` whose mode k is `mu` from onset."""
+    return tanh_block(kernel, gain_for(kernel, k, mu))
 
 
 def _series(run: xr.Dataset, simulated: Mapping[str, object], theory: Mapping[str, object]) -> xr.Dataset:
