@@ -120,3 +120,18 @@ def test_a_network_in_float32_is_that_in_float64():
         # a bias of the keys changes no weight: its derivative is zero, and rounding of those of the queries
         scale = double.stack.content.query_bias.grad if name.endswith("key_bias") else two.grad
         assert (one.grad - two.grad).abs().max() < 1e-5 * scale.abs().max(), name
+
+
+def test_second_derivatives_are_refused_in_float32_and_there_in_float64():
+    rng = np.random.default_rng(6)
+    block, code = random_block(rng, n=6), random_code(rng)
+    inputs = torch.tensor(rng.integers(0, 6, (2, 6)))
+    for dtype in (torch.float32, torch.float64):
+        net = Looped([block], code, loops=2, dtype=dtype)
+        (slope,) = torch.autograd.grad(net(inputs).square().sum(), net.code.embedding, create_graph=True)
+        if dtype == torch.float64:
+            slope.square().sum().backward()
+            assert torch.isfinite(net.code.embedding.grad).all()
+        else:
+            with pytest.raises(RuntimeError, match="once_differentiable"):
+                slope.square().sum().backward()

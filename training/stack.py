@@ -116,12 +116,18 @@ class Maps:
         projected = torch.bmm(self.projection, x)
         if self.projection_bias is not None:
             projected = projected + self.projection_bias
-        x = torch.baddbmm(x, self.output, attention(projected, self.pairs, self.width))
+        x = _added(x, self.output, attention(projected, self.pairs, self.width))
         branch = self.feedforward
         if branch is None:
             return x
         hidden = activated(torch.bmm(branch.weight_in, x), branch.bias_in, branch.rest["activation"].name)
-        return torch.baddbmm(x + branch.bias_out[..., None], branch.weight_out, hidden)
+        return _added(x + branch.bias_out[..., None], branch.weight_out, hidden)
+
+
+def _added(x: Tensor, weight: Tensor, y: Tensor) -> Tensor:
+    """x + weight y; autocast rounds the product alone, not the sum that goes on from loop to loop."""
+    rounded = torch.is_autocast_enabled(x.device.type)
+    return x + torch.bmm(weight, y) if rounded else torch.baddbmm(x, weight, y)
 
 
 def _of_one_form(blocks: Sequence[Block]) -> Block:
