@@ -20,15 +20,16 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
-from dispersion import ArgumentError, Block, Propagator, through_layers
+from dispersion import ArgumentError, Block, Chain, Propagator, through_layers
 from dispersion.errors import frozen_array, shown, whole_number
-from dispersion.grid import Wavenumber, conjugate_pairs, positions, wavenumber
+from dispersion.grid import Wavenumber, conjugate_pairs, grid_index, positions, wavenumber
+from dispersion.line.impulse import impulses
 from dispersion.noun import Noun
 from dispersion.quiet import beyond_float64
 from dispersion.ring.mode import Mode
 from models.adapters.network import Network
 from models.inputs import Map
-from models.invariance import invariance
+from models.invariance import Invariance, invariance
 from models.measured import Measured, measure
 from models.sender import MEMORY, STEP, Sender, sizes
 
@@ -52,7 +53,8 @@ AGAINST_NETWORK, AS_REBUILT = " against the network", " for the layers as rebuil
 class Check(Noun):
     """What was predicted and what the network did.
 
-    predicted : the Propagator of the layers. source : 'blocks' if it comes from Blocks, 'measured' if from `measure`.
+    predicted : the Propagator of the layers. source : 'blocks' if it comes from Blocks, 'chains' if from Chains, where
+    it is the response of the middle token, 'measured' if from `measure`.
     modes : the leading Mode of the product at each wavenumber that was sent through, by increasing k.
     response : (waves, d) complex, the derivative of the forward pass along each mode, at its wavenumber.
     leak : (waves,) share of the whole response that is at other wavenumbers.
@@ -140,7 +142,7 @@ def check(
     layers: Sequence[Map] | nn.Module | Network | str | os.PathLike[str],
     state: ArrayLike | str | None = None,
     shape: tuple[int, ...] | int | None = None,
-    blocks: Sequence[Block] | None = None,
+    blocks: Sequence[Block] | Sequence[Chain] | None = None,
     boundary: str | None = None,
     *,
     waves: int = 32,
@@ -155,10 +157,11 @@ def check(
     `load_network` take or make it: its layers are compared with the reference implementation's own, and on a line of
     tokens what grows most is predicted and run too.
     state : a, (d,); of a network also 'mean', 'zeros' or 'token:ID', by default 'mean' if it has an embedding.
-    shape : N, (N,) or (N_1, …, N_D); of a network 32 by default. blocks : the same layers as Blocks, from which the
-    prediction is then made; None to measure J(q) of every layer. boundary : as in `measure`, by default 'periodic', or
-    that of the network. waves : the most wavenumbers to send through, those of the largest growth. batched : whether
-    the layers take (…, N, d). memory : bytes that derivatives and batches may fill. device : of the states.
+    shape : N, (N,) or (N_1, …, N_D); of a network 32 by default. blocks : the same layers as Blocks, or as Chains, from
+    which the prediction is then made; None to measure J(q) of every layer. boundary : as in `measure`, by default
+    'periodic', or that of the network. waves : the most wavenumbers to send through, those of the largest growth.
+    batched : whether the layers take (…, N, d). memory : bytes that derivatives and batches may fill. device : of the
+    states.
     progress : a bar on standard error, by default if that is a terminal.
     """
     options: dict[str, Any] = {"waves": waves, "memory": memory, "device": device, "progress": progress}
@@ -177,7 +180,7 @@ def _of_maps(
     layers: list[Map],
     state: ArrayLike | str | None,
     shape: tuple[int, ...] | int | None,
-    blocks: Sequence[Block] | None,
+    blocks: Sequence[Block] | Sequence[Chain] | None,
     boundary: str,
     batched: bool,
     waves: int,
@@ -199,15 +202,18 @@ def _of_maps(
     def measured(layer: Map, base: Floats) -> Measured:
         return measure(layer, base, grid, boundary, **options)
 
-    if blocks is not None:
-        predicted, source = through_layers(blocks, a), "blocks"
-        first = invariance(layers[0], a, grid, boundary, **options)
-        defect, spread = first.defect, first.spread
-    else:
-        relations = _along(layers, a, measured)
+    found: Sequence[Invariance | Measured]
+    if blocks is None:
+        found = relations = _along(layers, a, measured)
         predicted, source = Propagator(tuple(relations)), "measured"
-        defect = max(relation.defect for relation in relations)
-        spread = max(relation.spread for relation in relations)
+    elif isinstance(blocks[0], Chain):
+        predicted, source = impulses(blocks, a), "chains"  # type: ignore[arg-type]
+        bases = [relation.state for relation in predicted.relations]  # type: ignore[attr-defined]
+        found = [invariance(*each, grid, boundary, **options) for each in zip(layers, bases, strict=True)]
+    else:
+        predicted, source = through_layers(blocks, a), "blocks"  # type: ignore[arg-type]
+        found = [invariance(layers[0], a, grid, boundary, **options)]
+    defect, spread = (max(getattr(each, name) for each in found) for name in ("defect", "spread"))
     modes = _leading(predicted, whole_number("waves", waves, 1))
     bar = sys.stderr.isatty() if progress is None else progress
     sender = Sender(layers, a, prod(grid), batched, memory, device, bar)
@@ -244,7 +250,7 @@ def _responses(sender: Sender, modes: Sequence[Mode], predicted: Propagator) -> 
     q = −q both are sent.
     """
     scale = float(np.linalg.norm(sender.base)) or 1.0
-    size = STEP * scale / np.array([_highest(mode, predicted) for mode in modes])
+    size = STEP * scale / _highest(modes, predicted)
     waves = TURN * np.exp(1j * np.array([positions(mode.shape) @ np.atleast_1d(mode.q) for mode in modes]))[..., None]
     fields = waves * np.array([mode.right for mode in modes])[:, None]
     response, noise = sender.limits(fields.real, size)
@@ -269,12 +275,15 @@ def _real(mode: Mode) -> bool:
     return not np.any(2 * np.atleast_1d(mode.k) % mode.shape)
 
 
-def _highest(mode: Mode, predicted: Propagator) -> float:
-    """The largest size of `mode` after any number of layers, 1 before the first."""
-    size, vector = 1.0, mode.right
+def _highest(modes: Sequence[Mode], predicted: Propagator) -> Floats:
+    """(waves,) the largest size of each of the `modes` after any number of layers, 1 before the first."""
+    size, vectors = np.ones(len(modes)), np.array([mode.right for mode in modes])[..., None]
+    half, _ = conjugate_pairs(predicted.shape)
+    rows = [np.searchsorted(half, grid_index("k", mode.k, predicted.shape)) for mode in modes]
     for relation in predicted.relations:
-        vector = relation.matrix(mode.k) @ vector
-        size = max(size, float(np.linalg.norm(vector)))
+        matrices, place = relation.distinct
+        vectors = matrices[place[rows]] @ vectors
+        size = np.maximum(size, np.linalg.norm(vectors[..., 0], axis=-1))
     return size
 
 

@@ -45,7 +45,7 @@ class Subject:
 
     name, kind : of the model, for the reader. layers : the map of each layer on hidden states.
     shape : (N,) or (N_1, …, N_D). d : number of features, None if only a state can tell.
-    boundary : as in `measure`. blocks : the layers as Blocks on that ring, or None to measure J(q). chains : the layers
+    boundary : as in `measure`. blocks : the layers as Blocks on that ring, or None. chains : the layers
     as Chains on that line, or None where there is a ring, or no Blocks.
     embedding : where states of tokens come from, or None. notes : a line each. batched : whether layers take (…, N, d).
     judge : as in Check.
@@ -89,7 +89,7 @@ class Subject:
         """
         a = self.state(state)[0] if state is None or isinstance(state, str) else np.asarray(state, dtype=np.float64)
         layers, options["device"] = self._on(options.get("device"))
-        found = check(layers, a, self.shape, self.blocks, self.boundary, batched=self.batched, **options)
+        found = check(layers, a, self.shape, self.blocks or self.chains, self.boundary, batched=self.batched, **options)
         return replace(found, line=self.line_check(a, options["device"], found), judge=self.judge)
 
     def line_check(
@@ -217,7 +217,8 @@ def _network(model: str, network: Network, tokens: int | None, layers: int | Non
     if network.obstacle is None:
         blocks = tuple(network.blocks(n)[:count])
     else:
-        notes.append(f"J(q) is measured: {network.obstacle}")
+        which = "that of the middle token" if blocky else "measured"
+        notes.append(f"J(q) is {which}: {network.obstacle}")
         chains = tuple(network.chains(n)[:count]) if blocky else None
     return Subject(
         model,

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from models.line import LineCheck
     from models.subject import Subject
 
+SOURCES = {
+    "blocks": "its blocks",
+    "chains": "its blocks, of the middle token of the line",
+    "measured": "derivatives of each layer",
+}
+"""Where J(q) comes from."""
 MODES = 6
 """How many leading modes are listed."""
 
@@ -72,7 +78,7 @@ def text(found: dict[str, Any]) -> str:
     shape, count = found["shape"], found["layers"]
     line = "ring" if found["boundary"] == "periodic" else "line"
     tokens = f"{line} of {shape[0]} tokens" if len(shape) == 1 else f"torus of {' × '.join(map(str, shape))} tokens"
-    source = "its blocks" if found["source"] == "blocks" else "derivatives of each layer"
+    source = SOURCES[found["source"]]
     lines = [
         f"{found['model']} ({found['kind']}): {tokens}, d = {found['d']}, {count} layer{'s' * (count > 1)}",
         f"state {found['state']['name']}, |a| = {found['state']['norm']:.4g}; J(q) from {source}",

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dispersion.block.block import Block
 from dispersion.block.factors import summed
-from dispersion.errors import ArgumentError, instance
+from dispersion.errors import ArgumentError, frozen, instance
 from dispersion.memory import require
 from dispersion.noun import Noun, cached_property
 
@@ -54,8 +54,11 @@ class Slopes(Noun):
 
     def channel(self, heads: Sequence[int]) -> Floats:
         """(d, d) ε_a C Σ_h M_h N_1 of the `heads` of these numbers, what a λ(q) that they share multiplies."""
-        values = summed([self.block.heads[number].output_value for number in heads])
-        return np.asarray(self.block.attention_scale * self.pointwise @ values @ self.inner)
+        return self._channels[tuple(heads)]
+
+    @cached_property
+    def _channels(self) -> _Made:
+        return _Made(self)
 
     @property
     def homogeneous(self) -> Floats:
@@ -119,6 +122,20 @@ class Slopes(Noun):
     def dense(self, attention: Sequence[Floats] | Floats) -> Floats:
         """(n·d, n·d) I⊗C + Σ_h A_h ⊗ ε_a C M_h N_1: the matrix of `apply`, tokens before features."""
         return assembled(self.pointwise, self.channels, attention)
+
+
+class _Made(dict[tuple[int, ...], Floats]):
+    """The channels of groups of heads that were asked for."""
+
+    def __init__(self, slopes: Slopes) -> None:
+        super().__init__()
+        self.slopes = slopes
+
+    def __missing__(self, heads: tuple[int, ...]) -> Floats:
+        block, C, N = self.slopes.block, self.slopes.pointwise, self.slopes.inner
+        made = block.attention_scale * C @ summed([block.heads[number].output_value for number in heads]) @ N
+        self[heads] = frozen(np.asarray(made))
+        return self[heads]
 
 
 def slopes_at(block: Block, state: ArrayLike | None) -> Slopes:

@@ -176,7 +176,7 @@ class Spectrum(Noun):
             An int on a ring, a tuple on a torus.
         """
         group, _, conjugate = self._group(k)
-        matrix: NDArray = self.distinct[0][group]
+        matrix = self._kind(group)
         return matrix.conj() if conjugate else matrix
 
     def _group(self, k: Wavenumber) -> tuple[int, int, bool]:
@@ -189,7 +189,12 @@ class Spectrum(Noun):
     @cached_property
     def _eigensystem(self) -> Callable[[int], Eigensystem]:
         """The Eigensystem of one of the `distinct` matrices, the last ones asked for kept."""
-        return lru_cache(maxsize=2)(lambda group: Eigensystem(self.distinct[0][group]))
+        return lru_cache(maxsize=2)(lambda group: Eigensystem(self._kind(group)))
+
+    def _kind(self, group: int) -> NDArray:
+        """(d, d) one of the `distinct` matrices."""
+        matrix: NDArray = self.distinct[0][group]
+        return matrix
 
     def __str__(self) -> str:
         if "multipliers" not in vars(self) and prod(self.shape) * self.d**3 > LARGEST:
@@ -232,8 +237,47 @@ class Spectrum(Noun):
         return plot_spectrum(self, ax)
 
 
+class Mixed(Spectrum):
+    """A Spectrum J(q) = C + Σ_h λ_h(q) ε_a C M_h N_1, of which a subclass gives `slopes` and `symbols`."""
+
+    slopes: Slopes
+    """C, the channels and what else of the block does not depend on q."""
+    symbols: NDArray[np.complex128]
+    """(heads, *shape) λ_h on the grid."""
+
+    @property
+    def d(self) -> int:
+        """Number of features."""
+        return self.slopes.block.d
+
+    @cached_property
+    def matrices(self) -> NDArray[np.complex128]:
+        """(*shape, d, d) J(q) on the grid."""
+        return self.slopes.matrices(self.symbols)
+
+    @property
+    def distinct(self) -> tuple[NDArray, NDArray[np.intp]]:
+        """((G, d, d) the different J(q), real if all are; (K,) which of them each wavenumber has, one of each pair ±q).
+
+        Where all λ_h(q) are equal up to rounding there is one matrix, if d ≥ GROUPED.
+        """
+        if self.d < GROUPED:
+            return super().distinct
+        symbols, place = self._kinds
+        matrices = self.slopes.matrices(symbols)
+        return matrices if matrices.imag.any() else np.array(matrices.real), place
+
+    @cached_property
+    def _kinds(self) -> tuple[NDArray[np.complex128], NDArray[np.intp]]:
+        """((heads, G) the different λ, (K,) which of them each wavenumber has)."""
+        half, _ = conjugate_pairs(self.shape)
+        symbols = self.symbols.reshape(len(self.symbols), -1)[:, half]
+        first, place = alike(symbols)
+        return symbols[:, first], place
+
+
 @dataclass(frozen=True, eq=False)
-class Dispersion(Spectrum):
+class Dispersion(Mixed):
     """J(q) = C[I + ε_a Σ_h λ_h(q) M_h N_1] of `block` at the homogeneous state 1⊗`state` (Eqs. 9, 68).
 
     Call it with wavenumbers: `relation(q)` has shape (…, d, d) for q (…), or (…, D) on a torus.
@@ -253,11 +297,6 @@ class Dispersion(Spectrum):
     def shape(self) -> tuple[int, ...]:
         """(N,) of the ring or (N_1, …, N_D) of the torus."""
         return self.block.shape
-
-    @property
-    def d(self) -> int:
-        """Number of features."""
-        return self.block.d
 
     def _title(self) -> str:
         heads = len(self.block.heads)
@@ -299,23 +338,9 @@ class Dispersion(Spectrum):
         return self.slopes.matrices(np.array([head.symbol_at(q, self.slopes.seen) for head in self.block.heads]))
 
     @cached_property
-    def matrices(self) -> NDArray[np.complex128]:
-        """(*shape, d, d) J(q) on the grid."""
-        return self.slopes.matrices(self.symbols)
-
-    @cached_property
     def distinct(self) -> tuple[NDArray, NDArray[np.intp]]:
-        """((G, d, d) the different J(q), real if all are; (K,) which of them each wavenumber has, one of each pair ±q).
-
-        Where all λ_h(q) are equal up to rounding there is one matrix, if d ≥ GROUPED.
-        """
-        if self.block.d < GROUPED:
-            return super().distinct
-        half, _ = conjugate_pairs(self.shape)
-        symbols = self.symbols.reshape(len(self.symbols), -1)[:, half]
-        first, place = alike(symbols)
-        matrices = self.slopes.matrices(symbols[:, first])
-        return matrices if matrices.imag.any() else np.array(matrices.real), place
+        """As of Mixed."""
+        return super().distinct
 
 
 @harmless_underflow
