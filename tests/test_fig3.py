@@ -6,6 +6,7 @@ import xarray as xr
 
 from figures import fig3
 from figures.fig3 import assessment, beyond, maps
+from figures.fig3.blocks import two_lobes
 from figures.files import read_data, write_data
 
 
@@ -91,7 +92,7 @@ def test_errors_are_told_by_growth():
 
 
 def test_one_point_of_each_map_by_both_routes():
-    b = maps.amplitude({"gain": np.array([0.4]), "strength": np.array([2.0])}, False)
+    b = maps.amplitude(two_lobes, {"gain": np.array([0.4]), "strength": np.array([2.0])}, False)
     found = beyond.amplitude_beyond(b, 1).isel(gain=0, strength=0)
     assert found.exact.values == pytest.approx(found.simulated.values, rel=1e-9)
     assert np.abs(found.amplitude_order / found.exact.isel(family=1) - 1).max() < 0.05

@@ -13,8 +13,10 @@ import xarray as xr
 
 from figures.fig3 import beyond, maps
 from figures.fig3.assessment import claims
+from figures.fig3.blocks import one_lobe, two_lobes
 from figures.fig3.drawing import draw
 from figures.fig3.scaling import scaling
+from figures.phase_diagram.homogeneous import Grid
 
 __all__ = ["MOSAIC", "NAME", "SIZE", "TITLE", "claims", "compute", "draw"]
 
@@ -33,19 +35,15 @@ def compute(quick: bool = False, progress: bool = False) -> xr.DataTree:
     share dimensions.
     """
     size, every = (24, 2) if quick else (100, 1)
+
+    def grid(**spans: tuple[float, float]) -> Grid:
+        return {name: np.linspace(*span, size) for name, span in spans.items()}
+
     nodes = {f"scaling/{name}": data for name, data in scaling(5 if quick else 13, progress)}
-    nodes["amplitude"] = maps.amplitude(
-        {"gain": np.linspace(0.1, 1.0, size), "strength": np.linspace(0.5, 4.0, size)}, progress
-    )
-    nodes["wavenumber"] = maps.wavenumber(
-        {"separation": np.linspace(1.5, 8.0, size), "strength": np.linspace(0.5, 3.0, size)}, progress
-    )
-    nodes["competition"] = maps.competing(
-        {"mixture": np.linspace(0.0, 1.0, size), "strength": np.linspace(1.0, 3.0, size)}, progress
-    )
-    nodes["travelling"] = maps.travelling(
-        {"gain": np.linspace(0.2, 1.7, size), "strength": np.linspace(0.5, 2.0, size)}, progress
-    )
+    nodes["amplitude"] = maps.amplitude(two_lobes, grid(gain=(0.1, 1.0), strength=(0.5, 4.0)), progress)
+    nodes["wavenumber"] = maps.wavenumber(grid(separation=(1.5, 8.0), strength=(0.5, 3.0)), progress)
+    nodes["competition"] = maps.competing(grid(mixture=(0.0, 1.0), strength=(1.0, 3.0)), progress)
+    nodes["travelling"] = maps.amplitude(one_lobe, grid(gain=(0.2, 1.7), strength=(0.5, 2.0)), progress)
     nodes["beyond/amplitude"] = beyond.amplitude_beyond(nodes["amplitude"], every, progress)
     nodes["beyond/resonant"] = beyond.resonant(nodes["wavenumber"], 4 if quick else 16, progress)
     nodes["beyond/wavenumber"] = beyond.wavenumber_beyond(nodes["wavenumber"], every, progress)

@@ -10,28 +10,19 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from amplitude import competition
-from dispersion import Block, ExclusionError
-from figures.fig3.blocks import DEPTH, SEED, SETTLED_MU, START, N, four_and_five, one_lobe, tanh_block, two_lobes
+from dispersion import Block, ExclusionError, Kernel
+from figures.fig3.blocks import DEPTH, SEED, SETTLED_MU, START, N, four_and_five, tanh_block, two_lobes
 from figures.phase_diagram.homogeneous import Grid
 from figures.phase_diagram.maps import competition_map, wave_map, wavenumber_map
 
 SETTINGS: dict[str, Any] = {"depth": DEPTH, "rng": SEED}
 
 
-def amplitude(grid: Grid, progress: bool) -> xr.Dataset:
-    """b: the standing wave over gain and strength."""
+def amplitude(lobes: Callable[[float], Kernel], grid: Grid, progress: bool) -> xr.Dataset:
+    """b, e: the standing or travelling wave of the `lobes` of a strength, over gain and strength."""
 
     def make(gain: float, strength: float) -> Block:
-        return tanh_block(two_lobes(strength), -gain)
-
-    return wave_map(make, grid, progress=progress, **SETTINGS)
-
-
-def travelling(grid: Grid, progress: bool) -> xr.Dataset:
-    """e: the travelling wave over gain and strength."""
-
-    def make(gain: float, strength: float) -> Block:
-        return tanh_block(one_lobe(strength), -gain)
+        return tanh_block(lobes(strength), -gain)
 
     return wave_map(make, grid, progress=progress, **SETTINGS)
 
