@@ -80,19 +80,17 @@ def is_known(module: nn.Module) -> bool:
     module : nn.Module
         Any.
     """
-    config = getattr(module, "config", None)
     kinds = {kind for known in families().values() for kind in known.model_types}
     described = (known.described for known in families().values() if known.described is not None)
-    return getattr(config, "model_type", None) in kinds or any(one(module) is not None for one in described)
+    return _config(module).get("model_type") in kinds or any(one(module) is not None for one in described)
 
 
 def _read(module: nn.Module) -> tuple[Family, Mapping[str, torch.Tensor], Mapping[str, Any]]:
     """The family, the state dict and the settings of a module in memory."""
     _check("module", module, nn.Module, "a module of a known family")
     tensors = {name: tensor.cpu() for name, tensor in module.state_dict().items()}
-    config = getattr(module, "config", None)
-    if getattr(config, "model_type", None) is not None:
-        settings = config.to_dict()  # type: ignore[union-attr]
+    settings = _config(module)
+    if settings.get("model_type") is not None:
         return family_of(settings), tensors, settings
     for known in families().values():
         described = None if known.described is None else known.described(module)
@@ -119,6 +117,13 @@ def first_difference(module: nn.Module) -> Difference | None:
     weights, settings = chosen.open(tensors, config)
     network = chosen.network(weights, settings)
     return Judge(chosen, weights, settings, module).first(network)
+
+
+def _config(module: nn.Module) -> Mapping[str, Any]:
+    """The settings that a module in memory carries, {} if it carries none."""
+    config: Any = getattr(module, "config", None)
+    found = config.to_dict() if hasattr(config, "to_dict") else config
+    return found if isinstance(found, Mapping) else {}
 
 
 def _judged(

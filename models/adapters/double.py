@@ -140,6 +140,9 @@ def renewed(model: nn.Module, other: nn.Module) -> None:
 
 
 def _maker(reference: Reference, settings: Mapping[str, Any]) -> Callable[[], nn.Module]:
+    build = reference.build
+    if build is not None:
+        return lambda: build(settings)
     import transformers
     from transformers.modeling_utils import no_init_weights
 

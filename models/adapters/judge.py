@@ -51,8 +51,8 @@ class Judge:
         """The class of the reference, and where it is from."""
         kind = type(self.model)
         package = kind.__module__.partition(".")[0]
-        version = getattr(sys.modules[package], "__version__", "")
-        return f"{kind.__name__} ({f'{package} {version}' if version else kind.__module__})"
+        version = getattr(sys.modules.get(package), "__version__", None)
+        return kind.__name__ if version is None else f"{kind.__name__} ({package} {version})"
 
     def compared(self, network: Network) -> Comparison:
         """The Comparison of `network`, an ArgumentError that names the first layer where it is another map."""

@@ -83,6 +83,8 @@ class Reference:
         Where it is from.
     renamed : callable or None
         From settings to settings, where those of the installed version have other names.
+    build : callable or None
+        From settings to a model, where it is not of transformers.
     """
 
     layers: str
@@ -90,6 +92,7 @@ class Reference:
     model: str = "AutoModel"
     package: str = "transformers"
     renamed: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+    build: Callable[[Mapping[str, Any]], nn.Module] | None = None
 
     @property
     def installed(self) -> bool:
