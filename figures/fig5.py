@@ -5,8 +5,6 @@ a–c, e–h  the seven initialisations, k = N/2 shown at both ends;  d  all of 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
@@ -15,8 +13,8 @@ from matplotlib.colors import Normalize
 
 from figures.report import Claim
 from figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, TWO_COLUMNS, VERMILION, panel_label
-from figures.torus import draw_map, growth_maps, leading
-from models.convit import NAMES, PRESETS, RESIDUAL, SHARP, ConViT
+from figures.torus import draw_map, growth_data, leading
+from models.convit import NAMES, ConViT
 
 NAME = "fig5"
 TITLE = "Two-dimensional dispersion of ConViT at initialisation"
@@ -36,11 +34,7 @@ def compute(quick: bool = False, progress: bool = False) -> xr.Dataset:
     """
     size = "small" if quick else "paper"
     networks = [ConViT.preset(name, size, rng=SEED) for name in NAMES]
-    growth = growth_maps(networks, progress, NAME)
-    shape, d, heads, _ = PRESETS[size]
-    attrs = {"d": d, "heads": heads, "seed": SEED, "attention_scale": RESIDUAL, "sharp_locality": SHARP}
-    coordinates: dict[str, Any] = {"name": list(NAMES), "k1": np.arange(shape[0]), "k2": np.arange(shape[1])}
-    return xr.Dataset({"growth": (("name", "k1", "k2"), growth)}, coordinates, attrs)
+    return growth_data({"name": NAMES}, networks, size, SEED, progress, NAME)
 
 
 def draw(data: xr.DataTree, axes: dict[str, Axes]) -> None:

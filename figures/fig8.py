@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
 from figures.fig5 import colour_bar, selection, shared_scale, title
 from figures.report import Claim
 from figures.style import TWO_COLUMNS, panel_label
-from figures.torus import draw_map, growth_maps
-from models.convit import PRESETS, RESIDUAL, SHARP, ConViT
+from figures.torus import draw_map, growth_data
+from models.convit import ConViT
 
 NAME = "fig8"
 TITLE = "Two-dimensional dispersion of ConViT variants: pre-LN and PSA"
@@ -38,16 +37,8 @@ def compute(quick: bool = False, progress: bool = False) -> xr.Dataset:
     networks = [
         ConViT.preset(name, size, rng=SEED, **options) for options in VARIANTS.values() for name in INITIALISATIONS
     ]
-    shape, d, heads, _ = PRESETS[size]
-    growth = growth_maps(networks, progress, NAME).reshape(len(VARIANTS), len(INITIALISATIONS), *shape)
-    attrs = {"d": d, "heads": heads, "seed": SEED, "attention_scale": RESIDUAL, "sharp_locality": SHARP}
-    coordinates: dict[str, Any] = {
-        "variant": list(VARIANTS),
-        "name": list(INITIALISATIONS),
-        "k1": np.arange(shape[0]),
-        "k2": np.arange(shape[1]),
-    }
-    return xr.Dataset({"growth": (("variant", "name", "k1", "k2"), growth)}, coordinates, attrs)
+    over = {"variant": tuple(VARIANTS), "name": INITIALISATIONS}
+    return growth_data(over, networks, size, SEED, progress, NAME)
 
 
 def draw(data: xr.DataTree, axes: dict[str, Axes]) -> None:

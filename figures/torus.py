@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,25 @@ from tqdm import tqdm
 from dispersion import Dispersion, dispersion_relation
 from dispersion.grid import conjugate_pairs
 from figures.style import DIVERGING
-from models.convit import ConViT
+from models.convit import PRESETS, RESIDUAL, SHARP, ConViT
 
 CHUNK = 8
 """Matrices whose eigenvalues are found at once."""
+
+
+def growth_data(
+    over: Mapping[str, Sequence[str]], networks: Sequence[ConViT], size: str, seed: int, progress: bool, label: str
+) -> xr.Dataset:
+    """`growth_maps` as a dataset.
+
+    over : names of the `networks`, by dimension in C order, all of the preset `size` and this `seed`.
+    """
+    shape, d, heads, _ = PRESETS[size]
+    coordinates: dict[str, Any] = {name: list(values) for name, values in over.items()}
+    coordinates |= {"k1": np.arange(shape[0]), "k2": np.arange(shape[1])}
+    growth = growth_maps(networks, progress, label).reshape([len(values) for values in coordinates.values()])
+    attrs = {"d": d, "heads": heads, "seed": seed, "attention_scale": RESIDUAL, "sharp_locality": SHARP}
+    return xr.Dataset({"growth": (tuple(coordinates), growth)}, coordinates, attrs)
 
 
 def growth_maps(networks: Sequence[ConViT], progress: bool, label: str) -> NDArray[np.float64]:
