@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from models.convit import ConViT
+    from models.differentiable import growth, jacobian
     from models.measured import Measured, measure
     from models.module import export, to_torch
     from models.program import Program, load_program, save_program
@@ -20,6 +21,8 @@ _HOME = {
     "Measured": "measured",
     "Program": "program",
     "export": "module",
+    "growth": "differentiable",
+    "jacobian": "differentiable",
     "load_program": "program",
     "measure": "measured",
     "save_program": "program",
@@ -35,6 +38,8 @@ __all__ = [
     "Measured",
     "Program",
     "export",
+    "growth",
+    "jacobian",
     "load_program",
     "measure",
     "save_program",

@@ -63,11 +63,11 @@ def _step(base: Tensor, field: Floats) -> float:
     return STEP * float(sizes(base.cpu().numpy()) / sizes(field)) or STEP
 
 
-def refused(error: Exception) -> ArgumentError:
-    """What an `error` of `pushed` along one tangent says about the map."""
+def refused(error: Exception, argument: str = "fn") -> ArgumentError:
+    """What an `error` of `pushed` along one tangent says about the map that the `argument` is."""
     if "forward AD" in str(error):
-        return ArgumentError("fn", operator(error), EAGER)
-    return ArgumentError("fn", one_line(error), "a map that torch.func.jvp can differentiate")
+        return ArgumentError(argument, operator(error), EAGER)
+    return ArgumentError(argument, one_line(error), "a map that torch.func.jvp can differentiate")
 
 
 def check_derivative(fn: Map, base: Tensor, run: Run, field: Floats, derivative: Floats) -> None:
