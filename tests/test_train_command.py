@@ -59,6 +59,7 @@ def test_the_matched_wave_learns_early(tmp_path, capsys):
     assert "0-20" in row
     assert f"{float(accuracy[0]):.3f}" in row
     assert f"{float(accuracy[1]):.3f}" in row
+    assert row[-3:] == ["-", "1/1", "-"]  # one seed has no interval
     assert data.role.values.tolist() == [[MATCHED, MISMATCHED]]
     assert data.attrs["specification"] == SMALL
     growth = data.growth.sel(watched=0).squeeze()
@@ -108,14 +109,14 @@ def test_two_workers_write_the_same_file(tmp_path):
 
 def test_by_default_the_result_is_here_and_baselines_have_a_table_too(tmp_path, capsys, monkeypatch):
     text = re.sub(
-        r"\[\[arm\]\].*", '[[arm]]\ntype = "standard"\n\n[[arm]]\ntype = "sinusoidal"\n', TINY, flags=re.DOTALL
+        r"\[\[arm\]\].*", '[[arm]]\ntype = "standard"\n\n[[arm]]\ntype = "random_mode"\n', TINY, flags=re.DOTALL
     )
     monkeypatch.chdir(tmp_path)
     assert tokenwaves.main(["train", written(tmp_path, text, "mine.study.toml"), "--workers", "1"]) == 0
     printed = capsys.readouterr().out
     assert (tmp_path / "mine.nc").exists()
     assert (load(tmp_path / "mine.nc").role == BASELINE).all()
-    assert re.search(r"task\s+size\s+standard\s+sinusoidal", printed)
+    assert re.search(r"task\s+size\s+standard\s+random mode", printed)
 
 
 @pytest.mark.parametrize(

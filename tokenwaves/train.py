@@ -80,13 +80,13 @@ def _trained(study: Study, path: Path, workers: int) -> Dataset | None:
 
 
 def lines(data: Dataset) -> list[str]:
-    """A table of the early learning of matched against mismatched arms, or of all arms where none is matched."""
+    """A table of the early learning of matched against mismatched arms, or of all arms where there are not both."""
     from tokenwaves.output import aligned
-    from training.experiment import MATCHED
+    from training.experiment import MATCHED, MISMATCHED
     from training.statistics import windows
 
     last = int(data.step.max())
-    if not (data.role == MATCHED).any():
+    if not {MATCHED, MISMATCHED} <= set(data.role.values.flat):
         means = data.accuracy.isel(step=-1).mean("seed")
         head = ("task", "size", *map(str, data.arm.values))
         rows = [
@@ -100,8 +100,8 @@ def lines(data: Dataset) -> list[str]:
     rows = [
         (
             *(str(task), str(size), f"0-{window}", f"{cell.matched:.3f}", f"{cell.mismatched:.3f}"),
-            *(f"{cell.difference:+.3f}", f"{cell.low:+.3f} … {cell.high:+.3f}"),
-            *(f"{cell.positive:.0f}/{cell.seeds:.0f}", f"{cell.p:.2g}"),
+            *(f"{cell.difference:+.3f}", f"{cell.low:+.3f} … {cell.high:+.3f}" if cell.seeds > 1 else "-"),
+            *(f"{cell.positive:.0f}/{cell.seeds:.0f}", f"{cell.p:.2g}" if cell.seeds > 1 else "-"),
         )
         for task in data.task.values
         for size in data["size"].values

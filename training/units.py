@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
+from multiprocessing import current_process
+from threading import current_thread, main_thread
 from typing import Any
 
 import numpy as np
@@ -66,6 +69,7 @@ class Units(Task):
 
     def run(self, first: int, last: int, given: NDArray | None, progress: Progress = ignored) -> Part:
         """The units `first` to `last`; one whose numbers cannot be had is marked as failed, with the reason."""
+        leave_interrupts()
         part = Part.blank(first, last, self.columns)
         for unit, (task, seed, size) in list(enumerate(product(self.tasks, self.seeds, self.sizes)))[first:last]:
             told = Told(progress)
@@ -81,6 +85,12 @@ class Units(Task):
                 part.enter("reason", unit - first, part.reasons[unit])
             progress(self.steps - told.steps)
         return part
+
+
+def leave_interrupts() -> None:
+    """In a worker of joblib: Ctrl-C is for the process that started it, and will end it."""
+    if current_process().name.startswith("LokyProcess") and current_thread() is main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class Told:
