@@ -39,7 +39,7 @@ def test_every_example_can_be_run(name):
     assert all(row.count(MATCHED) == 1 and MISMATCHED in row for row in roles)
     if name in ("infilling", "shift", "rotation"):
         assert [row.index(MATCHED) for row in roles] == [0, 1, 2, 3]
-        assert (study.units, len(study.arms), study.experiment.steps) == (48, 4, 300)
+        assert (study.units, len(study.arms), study.experiment.steps) == (48, 4, 100)
     if name == "sizes":
         assert list(study.sizes) == [16, 32, 64, 128, 256, 512]
         assert roles == [[MATCHED, MISMATCHED, BASELINE, BASELINE, BASELINE]]
