@@ -101,6 +101,8 @@ class LongRing:
         slope = coefficients(terms - 1, REACHES[terms // 2 - 1])
         c = slope / np.arange(1, terms + 1)
         workers = thread_count() if n >= THREADED else 1
+        tilts = [head.content * x for head in self._heads]
+        squares = [t * t for t in tilts]
         power, batch = np.ones(n), np.empty((min(workers, terms // 2), n), dtype=complex)
         numerators, denominators, powers = np.zeros((len(heads), n)), np.ones((len(heads), n)), np.ones((len(heads), n))
         for first in range(1, terms, 2 * len(batch)):
@@ -112,12 +114,12 @@ class LongRing:
             spectrum = fft.fft(batch[: len(ks)], axis=-1, workers=workers)
             for h in heads:
                 moments = fft.ifft(spectrum * self._heads[h].symbol, axis=-1, workers=workers, overwrite_x=True)
-                t = self._heads[h].content * x
+                t = tilts[h]
                 for pair, k in zip(moments, ks, strict=True):  # T and S = dT/dt, k at a time
                     odd, even = pair.real, pair.imag * t
                     numerators[h] += powers[h] * (k * odd + (k + 1) * even)
                     denominators[h] += powers[h] * t * (odd + even)
-                    powers[h] *= t * t
+                    powers[h] *= squares[h]
         return list(numerators / denominators)
 
 
