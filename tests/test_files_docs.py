@@ -20,7 +20,7 @@ from figures.phase_diagram import QUANTITIES, PhaseDiagram
 from figures.phase_diagram.arithmetic import LONGEST
 from figures.phase_diagram.diagram import DEPTH, NAME, POINTS
 from figures.phase_diagram.spec import BLOCK, DEFAULTS, OPTIONS
-from training import Study
+from training import Study, Target, engineer
 from training.looped_experiment import LoopedExperiment
 from training.spec import ARMS, KEYS, MANY, SETTINGS, TASKS
 
@@ -240,7 +240,7 @@ def test_every_key_and_default_of_tasks_and_arms(heading, kinds):
     assert set(rows) == set(kinds)
     part = PAGE.text.split(f"\n{heading}\n", 1)[1].split("\n| key |", 1)[1].split("\n\n", 1)[0]
     listed = {row.split("|")[1].strip(" `"): row.split("|")[-2].strip() for row in part.split("\n")[2:]}
-    every = {name: parameters(kind, "loops") for name, kind in kinds.items()}
+    every = {name: parameters(kind, "loops", "folder") for name, kind in kinds.items()}
     assert set(listed) == {key for found in every.values() for key in found}
     for kind, found in every.items():
         shared = set.intersection(*map(set, every.values()))
@@ -266,15 +266,19 @@ def study_tables():
         part = PAGE.text.split(f"\n{heading}\n", 1)[1].split("\n| key |", 1)[1].split("\n\n", 1)[0]
         for kind in TASKS if place == "task" else ARMS:
             document = copy.deepcopy(STUDY)
-            chosen = {"type": kind, **({"wavenumber": 5} if kind == "engineered" else {})}
+            chosen = {
+                "type": kind,
+                **({"wavenumber": 5} if kind == "engineered" else {"file": "own.toml"} if kind == "block" else {}),
+            }
             document[place] = [chosen]
-            found = parameters({**TASKS, **ARMS}[kind], "loops")
+            found = parameters({**TASKS, **ARMS}[kind], "loops", "folder")
             rows = {row.split("|")[1].strip(" `"): row.split("|")[3] for row in part.split("\n")[2:]}
             yield document, chosen, {name: rows[name] for name in found}
 
 
-@pytest.mark.parametrize("place", range(8))
+@pytest.mark.parametrize("place", range(9))
 def test_what_a_study_accepts(place, tmp_path):
+    engineer(Target(5)).save(tmp_path / "own.toml")
     document, part, accepted = list(study_tables())[place]
     load_study(tmp_path, document)
     for name, text in accepted.items():

@@ -12,7 +12,7 @@ import torch
 
 import tokenwaves
 from simulate.runs.netcdf import load
-from training import Study
+from training import Study, Target, engineer
 from training.experiment import BASELINE, MATCHED, MISMATCHED
 from training.fitted import Fitted
 
@@ -156,6 +156,31 @@ def test_bad_files_are_one_line(tmp_path, capsys, old, new, line):
     assert told.startswith("tokenwaves: error: a.study.toml: ")
     assert re.search(line, told), told
     assert not list(tmp_path.glob("*.nc*"))
+
+
+def test_a_block_file_is_an_arm(tmp_path, capsys):
+    engineer(Target(5, growth=1.15), rng=7).save(tmp_path / "mine.toml")
+    text = f'{TINY}\n[[arm]]\ntype = "block"\nfile = "mine.toml"\n'
+    assert tokenwaves.main(["train", written(tmp_path, text), "--out", str(tmp_path / "a.nc"), "--workers", "1"]) == 0
+    data = load(tmp_path / "a.nc")
+    assert data.arm.values.tolist() == ["k=4", "k=7", "mine"]
+    assert data.role.sel(arm="mine").item() == BASELINE
+    growth = data.growth.sel(arm="mine", watched=0).squeeze()
+    assert (int(growth.argmax("wavenumber")), float(growth.max())) == (5, pytest.approx(1.15, abs=1e-6))
+    capsys.readouterr()
+    engineer(Target(5, growth=1.12), rng=7).save(tmp_path / "mine.toml")  # the same name, another block
+    spec = written(tmp_path, text)
+    assert tokenwaves.main(["train", spec, "--out", str(tmp_path / "a.nc"), "--workers", "1"]) == 2
+    assert "another arms" in capsys.readouterr().err
+    for other, line in (
+        ("none.toml", r"arm\[2\]\.file: got 'none.toml'"),
+        ("mine.toml", r"arm.*2.*\.given: got a block"),
+    ):
+        if other == "mine.toml":
+            engineer(Target(3), n=16).save(tmp_path / "mine.toml")
+        spec = written(tmp_path, text.replace("mine.toml", other))
+        assert tokenwaves.main(["train", spec, "--out", str(tmp_path / "b.nc"), "--workers", "1"]) == 2
+        assert re.search(line, capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from training.arms import Arm, Engineered, RandomMode, Sinusoidal, Standard
+    from training.arms import Arm, Engineered, Given, RandomMode, Sinusoidal, Standard
     from training.batch import Batch
     from training.codes import Code, circle_code, value_code
     from training.engineering import engineer
@@ -37,6 +37,7 @@ _HOME = {
     "FeatureRotation": "tasks",
     "FirstMode": "watching",
     "Frame": "frame",
+    "Given": "arms",
     "LoopedExperiment": "looped_experiment",
     "RandomMode": "arms",
     "Sinusoidal": "arms",
@@ -83,6 +84,7 @@ __all__ = [
     "FeatureRotation",
     "FirstMode",
     "Frame",
+    "Given",
     "Looped",
     "LoopedExperiment",
     "RandomMode",

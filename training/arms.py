@@ -162,6 +162,38 @@ class RandomMode(Arm):
         raise ArgumentError("task", got, "a ring with a wavenumber that can grow and is not related to the carrier's")
 
 
+@dataclass(frozen=True, eq=False)
+class Given(Arm):
+    """A block of one's own, the same for every seed.
+
+    Parameters
+    ----------
+    given : Block
+        Of the form of the other arms of the study: tables of logits, factors of values and of queries and keys, tanh.
+    label : str
+        Its name.
+    """
+
+    given: Block
+    label: str = "given"
+
+    def __post_init__(self) -> None:
+        instance("given", self.given, Block)
+        instance("label", self.label, str)
+        super().__post_init__()
+
+    @property
+    def name(self) -> str:
+        """As in tables."""
+        return self.label
+
+    def _block(self, task: Task, frame: Frame, seed: int) -> Block:
+        if self.given.shape != (task.n,) or self.given.d != frame.d:
+            got = f"a block of {self.given.shape} tokens with d = {self.given.d}"
+            raise ArgumentError("given", got, f"{task.n} tokens and d = {frame.d}, as in the study")
+        return self.given
+
+
 @dataclass(frozen=True)
 class Standard(Arm):
     """Standard initialisation with a learned relative bias: zero logits by lag, the weights that nn.Linear has.

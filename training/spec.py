@@ -25,10 +25,10 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from dispersion import ArgumentError
+from dispersion import ArgumentError, Block
 from dispersion.block.toml_reader import Reader, read_toml
 from dispersion.errors import shown
-from training.arms import Engineered, RandomMode, Sinusoidal, Standard
+from training.arms import Engineered, Given, RandomMode, Sinusoidal, Standard
 from training.engineering import Target
 from training.looped_experiment import LoopedExperiment
 from training.study import Study
@@ -60,11 +60,21 @@ def engineered(
     return Engineered(target, construction, contraction, sharpness, label)
 
 
+def saved(folder: Path, file: str, label: str = "") -> Given:
+    """The `Given` arm of a block file, whose place is told from the `folder` of the study."""
+    try:
+        block = Block.load(folder / file)
+    except ArgumentError as error:
+        raise ArgumentError("file", f"{file!r} ({error.argument}: got {error.got})", error.accepted) from None
+    return Given(block, label or Path(file).stem)
+
+
 ARMS: dict[str, Callable[..., Any]] = {
     "engineered": engineered,
     "random_mode": RandomMode,
     "standard": Standard,
     "sinusoidal": Sinusoidal,
+    "block": saved,
 }
 """What an [[arm]] may be, by its `type`."""
 
@@ -128,7 +138,7 @@ def _study(reader: StudyReader, document: Mapping[str, Any], text: str, changes:
         for number, table in enumerate(_tables("task", document.get("task")))
     ]
     arms = [
-        reader.choose(f"arm[{number}]", table, ARMS, loops=experiment.turning)
+        reader.choose(f"arm[{number}]", table, ARMS, loops=experiment.turning, folder=reader.file.parent)
         for number, table in enumerate(_tables("arm", document.get("arm")))
     ]
     given = {name: reader.read(name, kind, document[name]) for name, kind in MANY.items() if name in document}
