@@ -54,6 +54,14 @@ def pulled(fn: Map, base: Tensor) -> Callable[[Tensor], Tensor]:
     return lambda cotangent: back(cotangent)[0]
 
 
+def finite(derivative: Tensor) -> Floats:
+    """`derivative` as an array of its own; one that is not finite is refused."""
+    values = derivative.detach().cpu().numpy().copy()
+    if not np.isfinite(values).all():
+        raise ArgumentError("fn", "a derivative that is not finite at this state", "a map with a derivative there")
+    return values
+
+
 def beside(base: Tensor, field: Floats) -> Tensor:
     """(n, d) `base` moved along `field` (n, d) by the first step of finite differences."""
     return base + _step(base, field) * torch.tensor(field, device=base.device)
@@ -128,7 +136,7 @@ def differentiated(layers: Sequence[Map], base: Tensor, rng: int) -> list[tuple[
 def _forward_mode(fn: Map, base: Tensor) -> Linear:
     def there(v: Floats) -> Floats:
         try:
-            return pushed(fn, base, torch.tensor(v, device=base.device)[None])[0].detach().cpu().numpy().copy()
+            return finite(pushed(fn, base, torch.tensor(v, device=base.device)[None])[0])
         except (RuntimeError, NotImplementedError) as error:
             raise refused(error) from None
 
@@ -140,7 +148,7 @@ def _reverse_mode(fn: Map, base: Tensor) -> Linear:
         pull = pulled(fn, base)
     except (RuntimeError, NotImplementedError) as error:
         raise ArgumentError("fn", one_line(error), "a map that torch.func.vjp can differentiate") from None
-    return lambda u: pull(torch.tensor(u, device=base.device)).detach().cpu().numpy().copy()
+    return lambda u: finite(pull(torch.tensor(u, device=base.device)))
 
 
 def check_transposed(v: Floats, derivative: Floats, transposed: Callable[[Floats], Floats], eps: float) -> None:

@@ -16,7 +16,7 @@ from dispersion.errors import ArgumentError, frozen, frozen_array, whole_number
 from dispersion.line.chain import BOUNDARIES
 from dispersion.noun import Noun
 from dispersion.quiet import beyond_float64
-from models.derivative import beside, check_derivative, pushed, refused
+from models.derivative import beside, check_derivative, finite, pushed, refused
 from models.device import usable
 from models.inputs import Map, check_module, check_same, device_of, grid_of, plain, steady
 from models.sender import MEMORY
@@ -151,10 +151,7 @@ class _Derivative:
 
     def along(self, tangents: Tensor) -> NDArray[np.float64]:
         """(k, n, d) along `tangents` (k, n, d)."""
-        responses = self._pushed(tangents).detach().cpu().numpy().copy()
-        if not np.isfinite(responses).all():
-            raise ArgumentError("fn", "a derivative that is not finite at this state", "a map with a derivative there")
-        return responses
+        return finite(self._pushed(tangents))
 
     def _pushed(self, tangents: Tensor) -> Tensor:
         try:

@@ -196,6 +196,7 @@ def fused(x):
         (lambda x: x + torch.sin(x.detach()), "finite difference along a random direction"),
         (lambda x: nn.functional.dropout(x, 0.5, training=True), "differ .* from run to run"),
         (fused, "fused attention"),
+        (lambda x: x + (x - x.detach()).abs().sqrt(), "not finite"),
         (lambda x: x.float(), "a result in torch.float32"),
         (lambda x: x[:1], r"a result of shape \(1, 8\)"),
         (nn.Linear(D, D), "weight in torch.float32"),
