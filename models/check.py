@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,7 @@ class Check(Noun):
     boundary : 'periodic', 'open' or 'causal'.
     line : what grows most on a line of tokens, where that is asked about; then it is what is confirmed or not.
     judge : what the verdict adds about the layers, AGAINST_NETWORK or AS_REBUILT; empty where they are the network.
+    tolerance : relative error that is confirmed: TOLERANCE, or what layers that compute in float32 inside allow.
     """
 
     predicted: Propagator
@@ -77,6 +78,7 @@ class Check(Noun):
     boundary: str = "periodic"
     line: LineCheck | None = None
     judge: str = ""
+    tolerance: float = TOLERANCE
 
     @property
     def layers(self) -> int:
@@ -101,14 +103,14 @@ class Check(Noun):
 
     @property
     def confirmed(self) -> bool:
-        """Whether the error is within TOLERANCE at every wavenumber, and the state stays homogeneous to that; on a line
-        of tokens whether it is so for every pattern.
+        """Whether the error is within the tolerance at every wavenumber, and the state stays homogeneous; on a line of
+        tokens whether the error is for every pattern.
         """
         return self._as_waves if self.line is None else self.line.confirmed
 
     @property
     def _as_waves(self) -> bool:
-        return bool(max(self.error.max(), self.spread) <= TOLERANCE)
+        return bool(self.error.max() <= self.tolerance and self.spread <= TOLERANCE)
 
     @property
     def verdict(self) -> str:
@@ -124,7 +126,7 @@ class Check(Noun):
         by = f"is multiplied by {abs(top.multiplier):.4g} in {_layers(self.layers)}"
         leader = f"the leading mode, k = {_named(top.k)}, {by}"
         if self._as_waves:
-            return f"confirmed to {self.error.max():.1e} at every wavenumber; {leader}"
+            return f"confirmed to {self.error.max():.1e} at every wavenumber{within(self.tolerance)}; {leader}"
         where = f"error {self.error[worst]:.1e} at k = {_named(self.modes[worst].k)}"
         apart = f"a homogeneous state does not stay one, its tokens differ by {self.spread:.1e} after a layer"
         if self.defect > TOLERANCE:
@@ -218,7 +220,13 @@ def _of_maps(
     bar = sys.stderr.isatty() if progress is None else progress
     sender = Sender(layers, a, prod(grid), batched, memory, device, bar)
     response, leak, noise = _responses(sender, modes, predicted)
-    return Check(predicted, source, modes, response, leak, noise, defect, spread, boundary)
+    made = Check(predicted, source, modes, response, leak, noise, defect, spread, boundary)
+    return made if made.confirmed else replace(made, tolerance=max(TOLERANCE, sender.resolution(noise)))
+
+
+def within(tolerance: float) -> str:
+    """What a verdict adds where not TOLERANCE but another `tolerance` was kept."""
+    return "" if tolerance == TOLERANCE else f", of the {tolerance:.1e} that float32 on the way leaves open"
 
 
 def _along(layers: Sequence[Map], a: Floats, measured: Callable[[Map, Floats], Measured]) -> list[Measured]:

@@ -17,7 +17,7 @@ there is such a part.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 
@@ -29,7 +29,7 @@ from dispersion import ArgumentError, Chain
 from dispersion.block.slopes import Slopes
 from dispersion.errors import frozen_array, whole_number
 from dispersion.noun import Noun
-from models.check import TOLERANCE
+from models.check import TOLERANCE, within
 from models.derivative import differentiated
 from models.device import usable
 from models.inputs import Map, device_of, plain
@@ -48,6 +48,7 @@ class LineCheck(Noun):
     differentiation. inputs : (m, n, d) the singular vectors v, |v| = 1, by decreasing gain.
     expected : (m, n, d) P v = σu. response : (m, n, d) the derivative of the forward pass along each v.
     noise : (m,) relative change of the response under a smaller perturbation: its uncertainty.
+    tolerance : relative error that is confirmed: TOLERANCE, or what layers that compute in float32 inside allow.
     """
 
     layers: int
@@ -56,6 +57,7 @@ class LineCheck(Noun):
     expected: Floats
     response: Floats
     noise: Floats
+    tolerance: float = TOLERANCE
 
     @property
     def gain(self) -> Floats:
@@ -81,15 +83,15 @@ class LineCheck(Noun):
 
     @property
     def confirmed(self) -> bool:
-        """Whether the error is within TOLERANCE for every pattern."""
-        return bool(self.error.max() <= TOLERANCE)
+        """Whether the error is within the tolerance for every pattern."""
+        return bool(self.error.max() <= self.tolerance)
 
     @property
     def verdict(self) -> str:
         """One line: whether the forward pass confirms the prediction, and how far anything grows."""
         leader = f"what grows most on it is multiplied by {self.gain[0]:.4g}"
         if self.confirmed:
-            return f"confirmed to {self.error.max():.1e} on the line of tokens; {leader}"
+            return f"confirmed to {self.error.max():.1e} on the line of tokens{within(self.tolerance)}; {leader}"
         worst = int(np.argmax(self.error))
         known = f"the response itself is known to {self.noise[worst]:.1e}"
         return f"not confirmed on the line of tokens: error {self.error[worst]:.1e} of pattern {worst + 1} ({known})"
@@ -142,7 +144,9 @@ def line_check(
     scale = STEP * (float(sizes(base)) / np.sqrt(len(base)) or 1.0) / sizes(paths).max(axis=1)
     sender = Sender(layers, base, len(base), batched, memory, device, progress)
     response, noise = sender.limits(inputs, scale)
-    return LineCheck(len(layers), "derivatives" if chains is None else "chains", inputs, expected, response, noise)
+    source = "derivatives" if chains is None else "chains"
+    found = LineCheck(len(layers), source, inputs, expected, response, noise)
+    return found if found.confirmed else replace(found, tolerance=max(TOLERANCE, sender.resolution(noise)))
 
 
 def _state(state: ArrayLike, chains: Sequence[Chain] | None, tokens: int | None) -> Floats:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from models.device import usable
-from models.inputs import Map
+from models.inputs import Map, forward
 
 Floats = NDArray[np.float64]
 
@@ -23,6 +24,10 @@ FINER = 6
 """How many sizes are tried, each a quarter of the last."""
 SETTLED = 1e-6
 """Relative change between two sizes of perturbation under which the response counts as linear."""
+DOUBT = 30
+"""The largest error in units of the noise: twice the change from one size to the next, of which that is a fifteenth."""
+COARSEST = 1e-2
+"""Relative error of a response from which nothing is known by it."""
 
 
 class Sender:
@@ -38,7 +43,7 @@ class Sender:
         device: str | torch.device | None = None,
         progress: bool = False,
     ) -> None:
-        self.layers, self.base, self.progress = layers, base, progress
+        self.layers, self.base, self.n, self.progress = layers, base, n, progress
         self.device = None if device is None else usable(device)
         # attention of 16 heads and a feed-forward of 4 d features are taken for the largest tensors
         largest = 8 * n * max(16 * n, 4 * base.shape[-1])
@@ -66,6 +71,20 @@ class Sender:
                 break
             todo, coarse = todo[left], fine[left]
         return best, noise
+
+    def resolution(self, noise: Floats) -> float:
+        """The relative error of responses of this `noise` by rounding of layers that compute in float32 or less on the
+        way, 0 of those in float64 throughout.
+        """
+
+        def whole(x: Tensor) -> Tensor:
+            for layer in self.layers:
+                x = layer(x)
+            return x
+
+        base = torch.tensor(np.broadcast_to(self.base, (self.n, self.base.shape[-1])).copy(), device=self.device)
+        exact = forward(whole, base).eps == torch.finfo(torch.float64).eps
+        return 0.0 if exact else min(COARSEST, DOUBT * float(noise.max()))
 
     def difference(self, field: Floats, size: float) -> Floats:
         """(n, d) the central difference of this `size` along `field` (n, d)."""

@@ -39,6 +39,7 @@ def summary(asked: Subject, checked: Check, base: Any, name: str) -> dict[str, A
         "notes": list(asked.notes),
         "verdict": checked.verdict,
         "confirmed": checked.confirmed,
+        "tolerance": checked.tolerance if checked.line is None else checked.line.tolerance,
         "defect": checked.defect,
         "spread": checked.spread,
         "waves": [
