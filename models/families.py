@@ -15,8 +15,8 @@ from models.adapters.comparison import Difference
 from models.adapters.judge import Judge
 from models.adapters.network import Network
 from models.adapters.registry import Family, families, family_named, family_of
-from models.adapters.settings import read_config
-from models.adapters.weights import read_tensors
+from models.adapters.settings import Settings, read_config
+from models.adapters.weights import Weights, read_tensors
 
 
 def load_network(
@@ -36,7 +36,8 @@ def load_network(
     given = config if config is None or isinstance(config, Mapping) else file_path("config", config)
     settings = given if isinstance(given, Mapping) else read_config(path, given)
     chosen = family_of(settings) if chosen is None else chosen
-    return _judged(chosen, read_tensors(path), settings)
+    weights, told = chosen.open(read_tensors(path), settings)
+    return _judged(chosen, weights, told)
 
 
 def network_from(tensors: Mapping[str, torch.Tensor], family: str | None, config: Mapping[str, Any]) -> Network:
@@ -47,7 +48,7 @@ def network_from(tensors: Mapping[str, torch.Tensor], family: str | None, config
         _check("tensors", name, str, "tensors by name")
         _check(f"tensors[{name!r}]", tensor, torch.Tensor, "a tensor")
     chosen = family_of(config) if family is None else family_named(family)
-    return _judged(chosen, tensors, config)
+    return _judged(chosen, *chosen.open(tensors, config))
 
 
 def from_module(module: nn.Module) -> Network:
@@ -69,7 +70,7 @@ def from_module(module: nn.Module) -> Network:
         Names what is not of a known family, and what in it would change the map.
     """
     chosen, tensors, config = _read(module)
-    return _judged(chosen, tensors, config, module)
+    return _judged(chosen, *chosen.open(tensors, config), module)
 
 
 def is_known(module: nn.Module) -> bool:
@@ -126,12 +127,10 @@ def _config(module: nn.Module) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _judged(
-    family: Family, tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any], module: nn.Module | None = None
-) -> Network:
+def _judged(family: Family, weights: Weights, settings: Settings, module: nn.Module | None = None) -> Network:
     """The network as `family` rebuilds it, compared with its reference where there is one."""
-    weights, settings = family.open(tensors, config)
     network = family.network(weights, settings)
+    weights.let_go()
     reference = family.reference
     if family.route == "measured":
         if module is None and not (reference is not None and reference.installed):

@@ -116,6 +116,19 @@ class Weights:
 
     def take(self, name: str, *shape: int | None) -> Floats:
         """The tensor `name` in float64, of this `shape` (None: any size); an ArgumentError says if it is not there."""
+        if name not in self._arrays:
+            self._arrays[name] = self._array(name)
+        array = self._arrays[name]
+        fits = array.ndim == len(shape) and all(
+            want in (None, size) for want, size in zip(shape, array.shape, strict=True)
+        )
+        if shape and not fits:
+            described = ", ".join("any" if size is None else str(size) for size in shape)
+            raise ArgumentError("checkpoint", f"{self.prefix}{name} of shape {array.shape}", f"shape ({described})")
+        return array
+
+    def _array(self, name: str) -> Floats:
+        """The tensor `name` in float64, read-only; a tensor of `cast` shares its memory."""
         if name not in self._tensors:
             raise ArgumentError(
                 "checkpoint", f"no tensor {self.prefix}{name}", f"every weight of a {self.family} layer"
@@ -125,27 +138,26 @@ class Weights:
         kind = _unusual(tensor)
         if kind is not None:
             raise ArgumentError("checkpoint", f"{self.prefix}{name} {kind}", NUMBERS)
-        if name not in self.cast:
-            # memory of its own that blocks share, for it is read-only to all but the tensor
-            made = np.array(tensor.detach().resolve_neg().to(torch.float64).numpy())
-            self.cast[name], self._arrays[name] = torch.from_numpy(made), frozen(made)
-        array = self._arrays[name]
-        fits = array.ndim == len(shape) and all(
-            want in (None, size) for want, size in zip(shape, array.shape, strict=True)
-        )
-        if shape and not fits:
-            described = ", ".join("any" if size is None else str(size) for size in shape)
-            raise ArgumentError("checkpoint", f"{self.prefix}{name} of shape {array.shape}", f"shape ({described})")
-        if not np.isfinite(array).all():
+        # memory of its own that blocks share, for it is read-only to all but the tensor
+        made = np.empty(tuple(tensor.shape))
+        self.cast[name] = torch.from_numpy(made).copy_(tensor.detach())
+        largest = float(torch.linalg.vector_norm(self.cast[name], torch.inf))
+        if not np.isfinite(largest):
             raise ArgumentError("checkpoint", f"{self.prefix}{name} with NaN or infinity", "finite weights")
-        if np.abs(array).max() > HEAVIEST:
-            got = f"{self.prefix}{name} with {np.abs(array).max():.3g}"
+        if largest > HEAVIEST:
+            got = f"{self.prefix}{name} with {largest:.3g}"
             raise ArgumentError("checkpoint", got, f"weights of at most {HEAVIEST:g}")
-        return array
+        self._tensors[name] = self.cast[name]  # what it was cast from may go
+        return frozen(made)
 
     def find(self, name: str, *shape: int | None) -> Floats | None:
         """The tensor `name` as `take` gives it, of this `shape`, or None if it is not there."""
         return self.take(name, *shape) if name in self._tensors else None
+
+    def let_go(self) -> None:
+        """Keep what was not taken apart from the file, which may go then."""
+        for name in self._left:
+            self._tensors[name] = self._tensors[name].clone()
 
     def finish(self, pattern: str, ignored: str = r"(?!)") -> None:
         """Refuse tensors of the layers that were not taken: names that `pattern` matches and `ignored` does not."""
