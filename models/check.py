@@ -30,6 +30,7 @@ from dispersion.ring.mode import Mode
 from models.adapters.network import Network
 from models.inputs import Map
 from models.invariance import Invariance, invariance
+from models.meaning import meaning
 from models.measured import Measured, measure
 from models.sender import MEMORY, STEP, Sender, sizes
 
@@ -61,6 +62,7 @@ class Check(Noun):
     noise : (waves,) relative change of the response under a smaller perturbation: its uncertainty.
     defect : the circulant defect of a layer, the largest if several were measured (`Measured.defect`).
     spread : how far a layer takes the tokens of a homogeneous state apart, likewise (`Measured.spread`).
+    stretch : |F(1⊗a)|/|1⊗a|, by which the layers multiply the state itself; NaN for a = 0.
     boundary : 'periodic', 'open' or 'causal'.
     line : what grows most on a line of tokens, where that is asked about; then it is what is confirmed or not.
     judge : what the verdict adds about the layers, AGAINST_NETWORK or AS_REBUILT; empty where they are the network.
@@ -75,6 +77,7 @@ class Check(Noun):
     noise: Floats
     defect: float
     spread: float
+    stretch: float
     boundary: str = "periodic"
     line: LineCheck | None = None
     judge: str = ""
@@ -111,6 +114,16 @@ class Check(Noun):
     @property
     def _as_waves(self) -> bool:
         return bool(self.error.max() <= self.tolerance and self.spread <= TOLERANCE)
+
+    @property
+    def relative(self) -> Floats:
+        """(waves,) predicted growth against that of the state: |Λ| over `stretch`."""
+        return self.growth / self.stretch if self.stretch else np.full(len(self.modes), np.nan)
+
+    @property
+    def meaning(self) -> str:
+        """What this says about the network, in one sentence; `models.meaning` has the criteria."""
+        return meaning(self)
 
     @property
     def verdict(self) -> str:
@@ -220,7 +233,9 @@ def _of_maps(
     bar = sys.stderr.isatty() if progress is None else progress
     sender = Sender(layers, a, prod(grid), batched, memory, device, bar)
     response, leak, noise = _responses(sender, modes, predicted)
-    made = Check(predicted, source, modes, response, leak, noise, defect, spread, boundary)
+    size = float(np.linalg.norm(a)) * np.sqrt(prod(grid))
+    stretch = float(sizes(sender.image())) / size if size else np.nan
+    made = Check(predicted, source, modes, response, leak, noise, defect, spread, stretch, boundary)
     return made if made.confirmed else replace(made, tolerance=max(TOLERANCE, sender.resolution(noise)))
 
 

@@ -90,9 +90,13 @@ class Sender:
         """(n, d) the central difference of this `size` along `field` (n, d)."""
         return np.asarray(self._derivative(field[None], np.array([size]))[0])
 
+    def image(self) -> Floats:
+        """(n, d) what the layers make of the base state."""
+        return np.asarray(self._run(np.broadcast_to(self.base, (1, self.n, self.base.shape[-1])))[0])
+
     def kink(self, field: Floats, size: float) -> float:
         """How far the derivatives along `field` (n, d) and against it differ, 0 for a smooth map, from two sizes."""
-        middle = self._run((self.base + np.zeros_like(field))[None])[0]
+        middle = self.image()
 
         def bend(step: float) -> Floats:
             plus, minus = self._run(self.base + step * np.stack([field, -field]))

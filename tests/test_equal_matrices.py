@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import dispersion.ring.relation as relation_module
 from dispersion import (
     ArgumentError,
     Block,
@@ -32,7 +33,8 @@ def block(seed, kernels=(UNIFORM, UNIFORM, UNIFORM), factors=True):
         output, values = rng.normal(size=(D, 4)) / 4, rng.normal(size=(4, D)) / 4
         return OutputValue(output, values) if factors else output @ values
 
-    hidden = FeedForward(rng.normal(size=(5, D)) / 4, rng.normal(size=(D, 5)) / 4, "tanh", rng.normal(size=5))
+    m = D + 2
+    hidden = FeedForward(rng.normal(size=(m, D)) / 4, rng.normal(size=(D, m)) / 4, "tanh", rng.normal(size=m))
     return Block([Head(kernel, value()) for kernel in kernels], hidden, 0.7, LayerNorm.identity(D))
 
 
@@ -122,3 +124,26 @@ def test_channels_are_finite_unless_they_are_not():
     assert Slopes(of(1e153), np.zeros(D)).finite
     with pytest.raises(ArgumentError, match="not finite"):
         slopes_at(of(1e155), None)
+
+
+@pytest.mark.parametrize("kernels", [(UNIFORM,) * 3, (CUT, UNIFORM)])
+def test_a_mode_by_itself_is_that_of_all(kernels, monkeypatch):
+    """Inverse iteration against the whole eigendecomposition."""
+    one = block(4, kernels)
+    expected = [dispersion_relation(one).mode(k, index) for k in (0, 1, N // 2) for index in (0, 1, 5, D - 1)]
+    monkeypatch.setattr(relation_module, "LARGE", 1)
+    monkeypatch.setattr(relation_module, "Eigensystem", None)
+    relation = dispersion_relation(one)
+    found = [relation.mode(k, index) for k in (0, 1, N // 2) for index in (0, 1, 5, D - 1)]
+    for a, b in zip(found, expected, strict=True):
+        assert abs(a.multiplier - b.multiplier) < 1e-13 * max(1, a.growth)
+        np.testing.assert_allclose(a.right, b.right, rtol=0, atol=1e-11)
+        np.testing.assert_allclose(a.left, b.left, rtol=0, atol=1e-10)
+        assert (a.k, a.morphology) == (b.k, b.morphology)
+
+
+def test_modes_of_equal_multipliers_are_those_of_the_whole(monkeypatch):
+    one = Block([Head(UNIFORM, -0.5 * np.eye(D))])
+    expected = dispersion_relation(one).mode(1)
+    monkeypatch.setattr(relation_module, "LARGE", 1)
+    np.testing.assert_array_equal(dispersion_relation(one).mode(1).right, expected.right)

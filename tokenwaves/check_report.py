@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,20 @@ MODES = 6
 
 def summary(asked: Subject, checked: Check, base: Any, name: str) -> dict[str, Any]:
     """What the command reports of the model `asked` about, `checked` at the state `base`, (d,), called `name`."""
-    columns = (checked.modes, checked.growth, checked.measured_growth, checked.error, checked.leak, checked.noise)
+    growth = checked.growth, checked.measured_growth, checked.relative
+    columns = (checked.modes, *growth, checked.error, checked.leak, checked.noise)
+    waves = [
+        {
+            "k": _plain(mode.k),
+            "predicted": float(predicted),
+            "measured": float(measured),
+            "against_state": float(relative),
+            "error": float(error),
+            "leak": float(leak),
+            "noise": float(noise),
+        }
+        for mode, predicted, measured, relative, error, leak, noise in zip(*columns, strict=True)
+    ]
     return {
         "model": asked.name,
         "kind": asked.kind,
@@ -41,18 +55,11 @@ def summary(asked: Subject, checked: Check, base: Any, name: str) -> dict[str, A
         "confirmed": checked.confirmed,
         "tolerance": checked.tolerance if checked.line is None else checked.line.tolerance,
         "defect": checked.defect,
+        "meaning": checked.meaning,
         "spread": checked.spread,
-        "waves": [
-            {
-                "k": _plain(mode.k),
-                "predicted": float(growth),
-                "measured": float(measured),
-                "error": float(error),
-                "leak": float(leak),
-                "noise": float(noise),
-            }
-            for mode, growth, measured, error, leak, noise in zip(*columns, strict=True)
-        ],
+        "stretch": checked.stretch,
+        "waves": waves,
+        "rows": _merged(waves, _wave_text),
         "modes": [
             {
                 "k": _plain(mode.k),
@@ -74,25 +81,60 @@ def _patterns(line: LineCheck) -> list[dict[str, float]]:
     return [dict(zip(names, map(float, row), strict=True)) for row in zip(*columns, strict=True)]
 
 
+def _merged(rows: list[dict[str, Any]], read: Callable[[dict[str, Any]], tuple]) -> list[dict[str, Any]]:
+    """`rows` with those whose k follow each other and that `read` the same in one: k a list of the first and, of
+    several, of the last; error, leak and noise the largest of them.
+    """
+    merged: list[dict[str, Any]] = []
+    for row in rows:
+        k, before = row["k"], merged[-1] if merged else None
+        if before and isinstance(k, int) and k == before["k"][-1] + 1 and read(row) == read(before):
+            worst = {name: max(before[name], row[name]) for name in ("error", "leak", "noise") if name in row}
+            before.update(**worst, k=[before["k"][0], k])
+        else:
+            merged.append({**row, "k": [k]})
+    return merged
+
+
+def _wave_text(wave: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(f"{wave[name]:.9g}" for name in ("predicted", "measured"))
+
+
+def _mode_text(mode: dict[str, Any]) -> tuple[str, ...]:
+    return factor(mode["growth"]), _signed(mode["phase"]), mode["morphology"]
+
+
+def _waves(ks: list[Any]) -> str:
+    return " … ".join(wave_name(k) for k in ks)
+
+
 def text(found: dict[str, Any]) -> str:
     """`found`, a `summary`, as lines to read."""
     shape, count = found["shape"], found["layers"]
     line = "ring" if found["boundary"] == "periodic" else "line"
     tokens = f"{line} of {shape[0]} tokens" if len(shape) == 1 else f"torus of {' × '.join(map(str, shape))} tokens"
-    source = SOURCES[found["source"]]
+    source, against = SOURCES[found["source"]], isfinite(found["stretch"])
     lines = [
         f"{found['model']} ({found['kind']}): {tokens}, d = {found['d']}, {count} layer{'s' * (count > 1)}",
         f"state {found['state']['name']}, |a| = {found['state']['norm']:.4g}; J(q) from {source}",
         *(f"note: {note}" for note in found["notes"]),
         found["verdict"],
+        f"in short: {found['meaning']}",
+        *([f"the state itself is multiplied by {found['stretch']:.4g}"] if against else []),
         f"circulant defect {found['defect']:.1e}, spread of the state over the tokens {found['spread']:.1e}",
         "",
         *aligned(
             [
-                ("k", "predicted growth", "measured growth", "relative error"),
+                ("k", "predicted growth", "measured growth", *["against the state"] * against, "relative error"),
                 *(
-                    (wave_name(w["k"]), f"{w['predicted']:.9g}", f"{w['measured']:.9g}", f"{w['error']:.1e}")
-                    for w in found["waves"]
+                    (
+                        _waves(row["k"]),
+                        f"{row['predicted']:.9g}",
+                        f"{row['measured']:.9g}",
+                        *[f"{row['against_state']:.4g}"] * against,
+                        f"{row['error']:.1e}",
+                    )
+                    for row in found["rows"]
                 ),
             ]
         ),
@@ -102,8 +144,13 @@ def text(found: dict[str, Any]) -> str:
             [
                 ("k", "|Λ|", "rate per layer", "arg Λ", "morphology"),
                 *(
-                    (wave_name(m["k"]), factor(m["growth"]), _signed(m["rate"]), _signed(m["phase"]), m["morphology"])
-                    for m in found["modes"]
+                    (
+                        _waves(row["k"]),
+                        factor(row["growth"]),
+                        *map(_signed, (row["rate"], row["phase"])),
+                        row["morphology"],
+                    )
+                    for row in _merged(found["modes"], _mode_text)
                 ),
             ]
         ),

@@ -123,7 +123,12 @@ class Propagator(Spectrum):
         if log_scale.max() > np.log(np.finfo(float).max):
             got = f"{self.layers} layers with a product of size e^{log_scale.max():.6g}"
             raise ArgumentError("relations", got, "a product within float64, or log_growth, log_gain, rate, optimal")
-        return scaled * np.exp(log_scale)[:, None, None], self._factors[1]
+        return scaled * np.exp(log_scale)[:, None, None], self.places
+
+    @property
+    def places(self) -> NDArray[np.intp]:
+        """(K,) which of the different products each wavenumber has, one of each pair ±q."""
+        return self._factors[1]
 
     @cached_property
     def log_growth(self) -> NDArray[np.float64]:
@@ -203,10 +208,10 @@ class Propagator(Spectrum):
         for relation in {id(relation): relation for relation in self.relations}.values():
             if count == len(place):
                 break
-            kinds, place = np.unique(place * len(place) + relation.distinct[1], return_inverse=True)
+            kinds, place = np.unique(place * len(place) + relation.places, return_inverse=True)
             count = len(kinds)
         first = np.unique(place, return_index=True)[1]
-        return [relation.distinct[1][first] for relation in self.relations], place
+        return [relation.places[first] for relation in self.relations], place
 
     def _everywhere(self, values: NDArray) -> NDArray:
         """(*shape, …) `values` (G, …) of the different products at every wavenumber."""
@@ -214,8 +219,7 @@ class Propagator(Spectrum):
 
     def _identity(self) -> tuple[NDArray, NDArray[np.float64]]:
         count = self._factors[1].max() + 1
-        real = not any(np.iscomplexobj(relation.distinct[0]) for relation in self.relations)
-        return np.tile(np.eye(self.d, dtype=float if real else complex), (count, 1, 1)), np.zeros(count)
+        return np.tile(np.eye(self.d), (count, 1, 1)), np.zeros(count)
 
     def _product(self, depth: int) -> tuple[NDArray[np.complex128], NDArray[np.float64]]:
         return next(islice(self._products(), depth, None))

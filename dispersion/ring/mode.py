@@ -13,8 +13,13 @@ from dispersion.errors import ArgumentError, real_number
 from dispersion.grid import Wavenumber, positions
 from dispersion.noun import Noun
 from dispersion.quiet import power_of_two
+from dispersion.structured import EPSILON
 from dispersion.summary import growth, on_tokens, paragraph
 
+STEPS = 3
+"""Of inverse iteration."""
+SETTLED = 1e-13
+"""Residual of an eigenvector from inverse iteration, relative to the matrix, that is rounding."""
 DEFECTIVE = 1e-6
 """Overlap |wᴴv| of unit vectors under which a multiplier counts as defective."""
 
@@ -119,14 +124,44 @@ class Eigensystem:
         self.order = ranking(self.values)
 
 
-def eigenmode(matrix: NDArray | Eigensystem, index: int, k: Wavenumber, shape: tuple[int, ...]) -> Mode:
+class Isolated:
+    """One multiplier of J(q) = `matrix`, (d, d), `value`, and its vectors by inverse iteration."""
+
+    def __init__(self, matrix: NDArray, value: complex) -> None:
+        from scipy import linalg
+
+        real = not matrix.imag.any()
+        if real and abs(value.imag) <= TOLERANCE * abs(value):
+            value = complex(value.real)
+        self.matrix, self.values, self.order = matrix, np.array([value]), np.zeros(1, dtype=int)
+        base = matrix.real if real else matrix
+        size = float(np.linalg.norm(base))
+        # a shift that is off by rounding, so that the matrix can be inverted
+        shift = value if value.imag else value.real
+        factors = linalg.lu_factor(base - (shift + EPSILON * size) * np.eye(len(base)))
+        start = np.random.default_rng(0).normal(size=len(base))
+        pair = []
+        for conjugate in (0, 2):
+            v = start
+            for _ in range(STEPS):
+                v = linalg.lu_solve(factors, v, trans=conjugate)
+                v = v / np.linalg.norm(v)
+            pair.append(v[:, None])
+        self.rights, self.lefts = pair
+        residuals = base @ self.rights - value * self.rights, base.conj().T @ self.lefts - np.conj(value) * self.lefts
+        self.settled = max(map(np.linalg.norm, residuals)) <= SETTLED * size
+
+
+def eigenmode(matrix: NDArray | Eigensystem | Isolated, index: int, k: Wavenumber, shape: tuple[int, ...]) -> Mode:
     """The mode of J(q) = `matrix` (d, d) whose |Λ| is number `index`, equal ones ordered by decreasing phase.
 
     k, shape : its wavenumber and the grid.
     """
-    system = matrix if isinstance(matrix, Eigensystem) else Eigensystem(matrix)
+    system = matrix if isinstance(matrix, Eigensystem | Isolated) else Eigensystem(matrix)
     matrix, place = system.matrix, int(system.order[index])
-    multiplier, right, left = complex(system.values[place]), system.rights[:, place], system.lefts[:, place]
+    multiplier = complex(system.values[place])
+    right: NDArray = system.rights[:, place]
+    left: NDArray = system.lefts[:, place]
     right = right / np.linalg.norm(right)
     right = right * np.exp(-1j * _phase_to_real(right))
     overlap = np.vdot(left, right)
@@ -147,7 +182,7 @@ def _morphology(matrix: NDArray, k: Wavenumber, multiplier: complex, right: NDAr
     return "standing" if np.any(k) else "homogeneous"
 
 
-def _phase_to_real(v: NDArray[np.complex128]) -> float:
+def _phase_to_real(v: NDArray) -> float:
     """The phase θ for which e^{−iθ}v has the largest real part: 2θ = arg vᵀv, largest entry positive."""
     theta = np.angle(v @ v) / 2 if abs(v @ v) > TOLERANCE else np.angle(v[np.argmax(np.abs(v))])
     rotated = v * np.exp(-1j * theta)

@@ -19,7 +19,7 @@ from dispersion.grid import Wavenumber, conjugate_pairs, grid_index, grid_wavenu
 from dispersion.memory import require
 from dispersion.noun import Noun, cached_property
 from dispersion.quiet import harmless_underflow
-from dispersion.ring.mode import Eigensystem, Mode, eigenmode
+from dispersion.ring.mode import Eigensystem, Isolated, Mode, eigenmode
 from dispersion.structured import EPSILON, conditioned, decays, moved
 from dispersion.summary import growth, on_tokens, paragraph, vector
 
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 LARGEST = 10**8
 """N·d³ up to which printing computes multipliers."""
+LARGE = 128
+"""Number of features from which a mode alone is cheaper than all of its matrix."""
+APART = 1e-6
+"""Distance from the others, relative to the largest, from which a multiplier is alone."""
 GROUPED = 16
 """The least number of features for which it pays to look for equal J(q)."""
 ROUNDING = 4 * EPSILON
@@ -59,7 +63,12 @@ class Spectrum(Noun):
         Wavenumbers are in the order of the grid. A subclass says where it knows matrices to be equal.
         """
         half, _ = conjugate_pairs(self.shape)
-        return self.matrices.reshape(-1, self.d, self.d)[half], np.arange(len(half))
+        return self.matrices.reshape(-1, self.d, self.d)[half], self.places
+
+    @property
+    def places(self) -> NDArray[np.intp]:
+        """(K,) which of the `distinct` matrices each wavenumber has, one of each pair ±q."""
+        return np.arange(len(conjugate_pairs(self.shape)[0]))
 
     @property
     def d(self) -> int:
@@ -165,7 +174,14 @@ class Spectrum(Noun):
         if whole_number("index", index, 0) >= self.d:
             raise ArgumentError("index", index, f"0 … {self.d - 1}")
         group, place, _ = self._group(k)
-        return eigenmode(self._eigensystem(group), index, wavenumber(place, self.shape), self.shape)
+        at = wavenumber(place, self.shape), self.shape
+        if self.d >= LARGE:
+            values = self.multipliers.reshape(-1, self.d)[place]
+            apart = np.abs(np.delete(values, index) - values[index]).min()
+            found = Isolated(self._kind(group), complex(values[index])) if apart > APART * abs(values[0]) else None
+            if found is not None and found.settled:
+                return eigenmode(found, 0, *at)
+        return eigenmode(self._eigensystem(group), index, *at)
 
     def matrix(self, k: Wavenumber) -> NDArray:
         """(d, d) J(q) at one wavenumber of the grid, real if all are.
@@ -184,7 +200,7 @@ class Spectrum(Noun):
         half, partner = conjugate_pairs(self.shape)
         place = grid_index("k", k, self.shape)
         there = min(place, int(partner[place]))
-        return int(self.distinct[1][np.searchsorted(half, there)]), there, there != place
+        return int(self.places[np.searchsorted(half, there)]), there, there != place
 
     @cached_property
     def _eigensystem(self) -> Callable[[int], Eigensystem]:
@@ -263,9 +279,14 @@ class Mixed(Spectrum):
         """
         if self.d < GROUPED:
             return super().distinct
-        symbols, place = self._kinds
+        symbols, places = self._kinds
         matrices = self.slopes.matrices(symbols)
-        return matrices if matrices.imag.any() else np.array(matrices.real), place
+        return matrices if matrices.imag.any() else np.array(matrices.real), places
+
+    @property
+    def places(self) -> NDArray[np.intp]:
+        """(K,) which of the `distinct` matrices each wavenumber has, one of each pair ±q."""
+        return super().places if self.d < GROUPED else self._kinds[1]
 
     @cached_property
     def _kinds(self) -> tuple[NDArray[np.complex128], NDArray[np.intp]]:
