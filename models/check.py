@@ -48,6 +48,8 @@ TURN = np.exp(1j)
 """The phase of the waves that are sent: at 0 the real part of some is zero at every other token."""
 AGAINST_NETWORK, AS_REBUILT = " against the network", " for the layers as rebuilt"
 """What a verdict is about: layers that were compared with those of the network itself, or not."""
+CLOSED = " for the layers closed to a ring"
+"""What it is about where a line of tokens was closed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +67,7 @@ class Check(Noun):
     stretch : |F(1⊗a)|/|1⊗a|, by which the layers multiply the state itself; NaN for a = 0.
     boundary : 'periodic', 'open' or 'causal'.
     line : what grows most on a line of tokens, where that is asked about; then it is what is confirmed or not.
-    judge : what the verdict adds about the layers, AGAINST_NETWORK or AS_REBUILT; empty where they are the network.
+    judge : what the verdict adds about the layers, one of the three above; empty where they are the network.
     tolerance : relative error that is confirmed: TOLERANCE, or what layers that compute in float32 inside allow.
     """
 
@@ -186,7 +188,7 @@ def check(
         return _of_maps(maps, state, shape, blocks, boundary or "periodic", batched, **options)
     if blocks is not None:
         raise ArgumentError("blocks", "Blocks of a whole network", "none, for it has its own")
-    from models.subject import of_network
+    from models.opened import of_network
 
     return of_network(layers, shape, boundary).checked(state, **options)  # type: ignore[arg-type]
 

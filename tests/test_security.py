@@ -40,7 +40,7 @@ ALLOWED = {
     ("dispersion/block/stored.py", "np.load"),  # allow_pickle=False
     ("models/adapters/weights.py", "torch.load"),  # weights_only=True
     ("models/program.py", "torch.export.load"),  # with trust alone
-    ("models/subject.py", "import_module"),  # module:callable
+    ("models/opened.py", "import_module"),  # module:callable
     ("models/adapters/registry.py", "import_module"),  # our own modules
     ("models/__init__.py", "import_module"),  # names of our own
     ("training/__init__.py", "import_module"),

@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     if find_spec("torch") is None:
         raise ArgumentError("check", "no PyTorch", NEEDED)
     from models.device import usable
-    from models.subject import subject
+    from models.opened import subject
     from tokenwaves.check_report import summary, text
 
     usable(options.device)
