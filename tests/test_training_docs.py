@@ -14,7 +14,7 @@ from training.experiment import BASELINE, MATCHED, MISMATCHED
 
 PAGE = Page("docs/training.md")
 EXAMPLES = Path(__file__).parent.parent / "examples"
-NAMES = ["infilling", "quick", "rotation", "shift", "sizes"]
+NAMES = ["infilling", "per-loop", "quick", "random-code", "rotation", "shift", "sizes"]
 
 
 def test_examples_and_links():
@@ -37,9 +37,9 @@ def test_every_example_can_be_run(name):
     study = Study.load(EXAMPLES / f"{name}.study.toml")
     roles = [[study.experiment.role(arm, task) for arm in study.arms] for task in study.tasks]
     assert all(row.count(MATCHED) == 1 and MISMATCHED in row for row in roles)
-    if name in ("infilling", "shift", "rotation"):
+    if len(study.arms) == 4:
         assert [row.index(MATCHED) for row in roles] == [0, 1, 2, 3]
-        assert (study.units, len(study.arms), study.experiment.steps) == (48, 4, 100)
+        assert (study.units, study.experiment.steps) == (48, 50 if "-" in name else 100)
     if name == "sizes":
         assert list(study.sizes) == [16, 32, 64, 128, 256, 512]
         assert roles == [[MATCHED, MISMATCHED, BASELINE, BASELINE, BASELINE]]

@@ -174,7 +174,8 @@ def fit(
     if clip is not None:
         clip = real_number("clip", clip, positive=True)
     device = next(net.parameters()).device
-    run: Any = torch.compile(net, dynamic=False) if compile else net
+    # PyTorch's patterns of attention take ours, which has five axes, for one of four
+    run: Any = torch.compile(net, dynamic=False, options={"pattern_matcher": False}) if compile else net
     taken = (optimiser or adamw())(net)
     moved = schedule(taken) if schedule else None
     precision = _precision(device, autocast)
