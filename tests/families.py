@@ -1,0 +1,34 @@
+"""A tiny network of every model type that a family knows: its class in transformers, and settings."""
+
+TEXT = {"hidden_size": 24, "num_attention_heads": 3, "intermediate_size": 40, "num_hidden_layers": 2, "vocab_size": 20}
+SHORT = {"max_position_embeddings": 24}
+ROTARY = {**TEXT, "num_attention_heads": 6, "num_key_value_heads": 2}
+IMAGE = {"image_size": 8, "patch_size": 2}
+
+TINY = {
+    "albert": ("AlbertModel", {**TEXT, **SHORT, "embedding_size": 12, "num_hidden_groups": 2}),
+    "bert": ("BertModel", {**TEXT, **SHORT}),
+    "dinov2": ("Dinov2Model", {**TEXT, **IMAGE, "mlp_ratio": 2}),
+    "gpt2": ("GPT2Model", {"n_embd": 24, "n_head": 3, "n_layer": 2, "n_positions": 24, "vocab_size": 20}),
+    "llama": ("LlamaModel", {**ROTARY, "rope_theta": 500.0}),
+    "mistral": ("MistralModel", {**ROTARY, "rope_theta": 500.0}),
+    "qwen2": ("Qwen2Model", {**ROTARY, "rope_theta": 500.0}),
+    "vit": ("ViTModel", {**TEXT, **IMAGE}),
+}
+"""By the model type."""
+
+
+def tiny(kind, seed=0):
+    """The tiny model of this type in eval mode, every parameter random."""
+    import torch
+    import transformers
+
+    name, settings = TINY[kind]
+    model_class = getattr(transformers, name)
+    torch.manual_seed(seed)
+    model = model_class(model_class.config_class(**settings))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            gain = name.endswith("weight") and parameter.ndim == 1
+            parameter.copy_(0.2 * torch.randn(parameter.shape) + gain)
+    return model.eval()

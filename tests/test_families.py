@@ -1,0 +1,111 @@
+"""Every family: accepted from memory and from its folder, equal to its reference, its growth that of a Jacobian.
+
+python tests/test_families.py prints the table.
+"""
+
+import importlib.util
+import resource
+import time
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+if importlib.util.find_spec("transformers") is None:
+    pytest.skip("needs the reference implementations: transformers < 5", allow_module_level=True)
+
+from families import TINY, tiny  # noqa: E402
+
+from models.adapters.double import lifted  # noqa: E402
+from models.adapters.registry import families, family_of  # noqa: E402
+from models.check import check  # noqa: E402
+from models.families import from_module, load_network  # noqa: E402
+
+TOKENS = 6
+BUILT_IN = [one for one in families().values() if one.read.__module__.startswith("models.adapters.")]
+
+
+def test_every_model_type_has_a_tiny_network():
+    assert {kind for one in BUILT_IN for kind in one.model_types} == set(TINY)
+
+
+class Stack:
+    """The layers of a reference in float64, called as its own forward pass calls them, with nothing of ours between."""
+
+    def __init__(self, model, kind):
+        with lifted():  # tables of angles in float64 too
+            self.model = type(model)(model.config).double().eval()
+        self.model.load_state_dict(model.state_dict())
+        self.model.config._attn_implementation = "eager"
+        self.model.config.use_cache = False
+        self.family = family_of({"model_type": kind})
+
+    def __call__(self, x):
+        with lifted():
+            for call in self.family.reference.calls(self.model, TOKENS).calls:
+                x = call(x)
+        return x
+
+
+def jacobian(stack, state):
+    """(N, d, N, d) of the whole stack at 1⊗`state`, by reverse-mode differentiation."""
+    x = torch.tensor(np.tile(state, (TOKENS, 1)))
+    return torch.autograd.functional.jacobian(stack, x).numpy()
+
+
+def growth_by_wavenumber(derivative):
+    """(N/2+1,) spectral radius of Σ_r R_r e^{−iqr} at q = 2πk/N, R_r the derivative of token r by token 0."""
+    q = 2 * np.pi * np.arange(TOKENS // 2 + 1) / TOKENS
+    symbols = np.einsum("kr,rij->kij", np.exp(-1j * np.outer(q, np.arange(TOKENS))), derivative[:, :, 0])
+    return np.abs(np.linalg.eigvals(symbols)).max(-1)
+
+
+def row(kind, folder):
+    """(family, route, forward error, growth error, seconds, MB) of the tiny network of this model type."""
+    start, model = time.perf_counter(), tiny(kind)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    network = from_module(model)
+    model.save_pretrained(folder)
+    saved = load_network(folder)
+    x = np.random.default_rng(0).normal(size=(TOKENS, network.d))
+    assert torch.equal(network.modules[-1](torch.tensor(x)), saved.modules[-1](torch.tensor(x)))
+    state = np.random.default_rng(1).normal(size=network.d)
+    found = check(network, state, TOKENS)
+    seconds = time.perf_counter() - start
+    memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    assert found.confirmed
+    assert "confirmed against the network" in found.verdict
+
+    stack = Stack(tiny(kind), kind)
+    with torch.no_grad():
+        theirs, mine = stack(torch.tensor(x)), torch.tensor(x)
+        for module in network.modules:
+            mine = module(mine)
+    forward = float((mine - theirs).abs().max() / theirs.abs().max())
+    derivative = jacobian(stack, state)
+    if found.line is None:
+        expected = growth_by_wavenumber(derivative)[[mode.k for mode in found.modes]]
+        growth = np.abs(found.growth / expected - 1).max()
+    else:
+        size = TOKENS * network.d
+        expected = np.linalg.svd(derivative.reshape(size, size), compute_uv=False)
+        growth = np.abs(found.line.gain / expected[: len(found.line.gain)] - 1).max()
+    return network.family, family_of({"model_type": kind}).route, forward, float(growth), seconds, memory
+
+
+@pytest.mark.parametrize("kind", sorted(TINY))
+def test_a_family(kind, tmp_path):
+    family, _, forward, growth, _, _ = row(kind, tmp_path)
+    assert family == family_of({"model_type": kind}).name
+    assert forward < 1e-10
+    assert growth < 1e-9
+
+
+if __name__ == "__main__":
+    from tempfile import TemporaryDirectory
+
+    print("| model type | family | route | forward pass | growth | seconds | MB |\n|---|---|---|---|---|---|---|")
+    for kind in sorted(TINY):
+        with TemporaryDirectory() as folder:
+            family, route, forward, growth, seconds, memory = row(kind, folder)
+        print(f"| `{kind}` | `{family}` | {route} | {forward:.0e} | {growth:.0e} | {seconds:.1f} | {memory:.0f} |")
