@@ -302,13 +302,15 @@ def _real(mode: Mode) -> bool:
 
 def _highest(modes: Sequence[Mode], predicted: Propagator) -> Floats:
     """(waves,) the largest size of each of the `modes` after any number of layers, 1 before the first."""
-    size, vectors = np.ones(len(modes)), np.array([mode.right for mode in modes])[..., None]
+    size, vectors = np.ones(len(modes)), np.array([mode.right for mode in modes])
     half, _ = conjugate_pairs(predicted.shape)
     rows = [np.searchsorted(half, grid_index("k", mode.k, predicted.shape)) for mode in modes]
     for relation in predicted.relations:
         matrices, place = relation.distinct
-        vectors = matrices[place[rows]] @ vectors
-        size = np.maximum(size, np.linalg.norm(vectors[..., 0], axis=-1))
+        for kind in np.unique(place[rows]):
+            those = place[rows] == kind
+            vectors[those] = vectors[those] @ matrices[kind].T
+        size = np.maximum(size, np.linalg.norm(vectors, axis=-1))
     return size
 
 

@@ -44,8 +44,8 @@ def meaning(checked: Check) -> str:
     if not checked.confirmed:
         return "nothing can be read from predictions that the forward pass does not confirm"
     if checked.line is not None:
-        return f"{_memory(checked.line)}, and {_outgrows(float(checked.line.gain[0]), checked.stretch)}"
-    parts = [_filter(checked), *_travel(checked), f"and {_outgrows(float(checked.growth.max()), checked.stretch)}"]
+        return f"{_memory(checked.line)}, {_largest(float(checked.line.gain[0]), checked.stretch)}"
+    parts = [_filter(checked), *_travel(checked), _largest(float(checked.growth.max()), checked.stretch)]
     return ", ".join(parts)
 
 
@@ -93,13 +93,10 @@ def _memory(line: LineCheck) -> str:
     return f"what grows most is carried over {memory:.2g} tokens, a memory of that order"
 
 
-def _outgrows(growth: float, stretch: float) -> str:
+def _largest(growth: float, stretch: float) -> str:
     if not np.isfinite(stretch) or stretch == 0:
-        return f"the most that anything grows is {growth:.3g} times"
-    relative = growth / stretch
-    if relative > 1:
-        return f"it outgrows the state {relative:.3g} times"
-    return f"nothing outgrows the state: the most is {relative:.3g} of its growth"
+        return f"and the largest growth is {growth:.3g}"
+    return f"and the largest growth is {growth / stretch:.3g} times that of the state"
 
 
 def _alike(growth: NDArray[np.float64]) -> bool:

@@ -49,13 +49,13 @@ def test_growth_counts_against_the_state():
     found = check([planted(growth)] * 2, V, 8)
     assert found.stretch == pytest.approx(4, rel=1e-12)
     np.testing.assert_allclose(found.relative, np.square(growth) / 4, rtol=1e-12)
-    assert found.meaning.endswith("and nothing outgrows the state: the most is 1 of its growth")
+    assert found.meaning.endswith("and the largest growth is 1 times that of the state")
     scaled = check([planted([1.0, 3.0, 1.0, 1.0, 1.0])], V, 8)
-    assert scaled.meaning.endswith("and it outgrows the state 3 times")
+    assert scaled.meaning.endswith("and the largest growth is 3 times that of the state")
     nothing = check([planted(growth)], np.zeros(2), 8)
     assert np.isnan(nothing.stretch)
     assert np.isnan(nothing.relative).all()
-    assert nothing.meaning.endswith("and the most that anything grows is 2 times")
+    assert nothing.meaning.endswith("and the largest growth is 2")
 
 
 @pytest.mark.parametrize(("turn", "said"), [(0.4, "0.4 tokens towards later"), (-1.5, "1.5 tokens towards earlier")])
