@@ -11,13 +11,17 @@ from torch import Tensor
 
 from dispersion.errors import ArgumentError
 from models.inputs import Map, Run, check_module, check_same, one_line, operator, steady
-from models.sender import FINER, SETTLED, STEP, Sender, sizes
+from models.sender import SETTLED, STEP, Sender, sizes
 
 Floats = NDArray[np.float64]
 Linear = Callable[[Floats], Floats]
 
 AGREE = 10 * SETTLED
 """Relative distance from finite differences up to which a derivative is theirs, where they are known that well."""
+CHANGES = 10
+"""Changes from one size to the next by which differences may be off: between two kinks they change little."""
+SIZES = 10
+"""How many sizes are tried, each a quarter of the last: to 10⁻⁹ of a state, past most kinks beside it."""
 ROUNDED = 10
 """Units in the last place that a result may be off by rounding on the way."""
 KINK = 0.1
@@ -82,9 +86,9 @@ def check_derivative(fn: Map, base: Tensor, run: Run, field: Floats, derivative:
     """Refuse an `fn` whose `derivative` along `field`, both (n, d), is not that of finite differences at `base` (n, d).
 
     One random `field` is enough: those that what automatic differentiation leaves out maps to zero are of measure zero.
-    The differences are doubted by twice their change from one size to the next, and by rounding, in the coarsest
-    numbers of the `run` at `base`; the size with the least doubt counts. At a kink, as of ReLU at 0, it is left open
-    which derivative is meant.
+    The differences are doubted by their change from one size to the next, and by rounding, in the coarsest numbers of
+    the `run` at `base`; the size with the least doubt counts. At a kink, as of ReLU at 0, it is left open which
+    derivative is meant.
     """
     state = base.cpu().numpy()
     sender = Sender([fn], state, len(state), batched=False, device=base.device)
@@ -92,14 +96,14 @@ def check_derivative(fn: Map, base: Tensor, run: Run, field: Floats, derivative:
     rounding = ROUNDED * run.eps * float(sizes(run.image))
     least = distance = whole = np.inf
     coarse = sender.difference(field, step)
-    for _ in range(FINER):
+    for _ in range(SIZES):
         step /= 4
         fine = sender.difference(field, step)
         limit = (16 * fine - coarse) / 15
         change, size = float(sizes(fine - coarse)), float(sizes(limit))
         larger = max(size, float(sizes(derivative)))
         # relative to what the differences are: where the map turns back and forth within a step they are small
-        turns = 2 * change / max(size, np.finfo(float).tiny) * larger if change > rounding / step else 0.0
+        turns = CHANGES * change / max(size, np.finfo(float).tiny) * larger if change > rounding / step else 0.0
         doubt = turns + rounding / step
         if doubt < least:
             least, distance, whole = doubt, float(sizes(limit - derivative)), larger

@@ -137,7 +137,13 @@ def line_check(
             u = transposed(u.reshape(shape))
         return u.ravel()
 
-    rows = leading(lambda v: through(v)[-1].ravel(), back, base.size, min(patterns, base.size - 1), rng)
+    rows = leading(
+        lambda v: through(v)[-1].ravel(),
+        back,
+        base.size,
+        min(whole_number("patterns", patterns, 1), base.size - 1),
+        rng,
+    )
     paths = np.array([through(v) for v in rows])
     inputs, expected = paths[:, 0], paths[:, -1]
     # small enough where it is largest

@@ -223,6 +223,7 @@ def test_refused_in_one_line(layer, words):
         (lambda: line_check([torch.tanh], STATES[None]), r"state: got shape \(1, 7, 8\)"),
         (lambda: line_check([torch.tanh], np.full((N, D), np.nan)), "state"),
         (lambda: line_check([torch.tanh], STATE, tokens=1), "tokens"),
+        (lambda: line_check([torch.tanh], STATES, patterns=0), "patterns"),
     ],
 )
 def test_states_that_are_refused(call, words):

@@ -153,6 +153,16 @@ def test_what_is_seen_is_not_doubted(name, size):
     np.testing.assert_allclose(measure(fn, size * A, N).matrices[0], exact, rtol=1e-12, atol=1e-300)
 
 
+@pytest.mark.parametrize("seed", [17, *range(12)])
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.LeakyReLU, nn.ReLU6, nn.Hardswish])
+def test_kinks_beside_a_state_are_not_doubted(activation, seed):
+    """LayerNorm at zero is steep: kinks stand close, and some behind others."""
+    torch.manual_seed(seed)
+    first, act, last = nn.Linear(16, 256), activation(), nn.Linear(256, 16)
+    net = nn.Sequential(nn.LayerNorm(16), first, act, nn.Linear(256, 256), act, last).double()
+    measure(lambda x: x + net(x) + 0.1 * net(x.roll(1, 0)), np.zeros(16), 12, probes=1)
+
+
 class Attention(nn.Module):
     """nn.MultiheadAttention, whose dropout is an attribute and not a module."""
 
