@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from training.arms import Arm, Engineered, Given, RandomMode, Sinusoidal, Standard
     from training.batch import Batch
+    from training.boolean import Cyclic3, Majority3, ThreeSym, TwoParity
     from training.codes import Code, circle_code, value_code
+    from training.cube import minimum_degree
     from training.engineering import engineer
     from training.fitting import Curves, Snapshot, accuracy, adamw, cross_entropy, fit
     from training.frame import Frame
@@ -57,6 +59,11 @@ _HOME = {
     "watch": "watching",
     "windows": "statistics",
     "z_scores": "statistics",
+    "Cyclic3": "boolean",
+    "Majority3": "boolean",
+    "ThreeSym": "boolean",
+    "TwoParity": "boolean",
+    "minimum_degree": "cube",
 }
 """The module of each name that needs no PyTorch."""
 
@@ -80,6 +87,7 @@ __all__ = [
     "Code",
     "CoherentShift",
     "Curves",
+    "Cyclic3",
     "Engineered",
     "FeatureRotation",
     "FirstMode",
@@ -87,6 +95,7 @@ __all__ = [
     "Given",
     "Looped",
     "LoopedExperiment",
+    "Majority3",
     "RandomMode",
     "Sinusoidal",
     "Snapshot",
@@ -95,6 +104,8 @@ __all__ = [
     "Study",
     "Target",
     "Task",
+    "ThreeSym",
+    "TwoParity",
     "Watched",
     "accuracy",
     "adamw",
@@ -104,6 +115,7 @@ __all__ = [
     "early_auc",
     "engineer",
     "fit",
+    "minimum_degree",
     "over_seeds",
     "paired",
     "stream",
