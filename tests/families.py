@@ -1,8 +1,9 @@
-"""A tiny network of every model type that a family knows: its class in transformers, and settings."""
+"""Tiny networks of every model type that a family knows: their class in transformers, and settings."""
 
 TEXT = {"hidden_size": 24, "num_attention_heads": 3, "intermediate_size": 40, "num_hidden_layers": 2, "vocab_size": 20}
 SHORT = {"max_position_embeddings": 24}
 ROTARY = {**TEXT, "num_attention_heads": 6, "num_key_value_heads": 2}
+T5 = {"d_model": 24, "num_heads": 3, "d_kv": 6, "d_ff": 40, "num_layers": 2, "vocab_size": 20}
 IMAGE = {"image_size": 8, "patch_size": 2}
 
 TINY = {
@@ -12,10 +13,15 @@ TINY = {
     "gpt2": ("GPT2Model", {"n_embd": 24, "n_head": 3, "n_layer": 2, "n_positions": 24, "vocab_size": 20}),
     "llama": ("LlamaModel", {**ROTARY, "rope_theta": 500.0}),
     "mistral": ("MistralModel", {**ROTARY, "rope_theta": 500.0}),
+    "mpnet": ("MPNetModel", {**TEXT, **SHORT}),
+    "mt5": ("MT5EncoderModel", {**T5, "relative_attention_max_distance": 40}),
     "qwen2": ("Qwen2Model", {**ROTARY, "rope_theta": 500.0}),
+    "t5": ("T5EncoderModel", T5),
+    "t5 gated": ("T5Model", {**T5, "feed_forward_proj": "gated-gelu"}),
+    "umt5": ("UMT5EncoderModel", T5),
     "vit": ("ViTModel", {**TEXT, **IMAGE}),
 }
-"""By the model type."""
+"""By the model type, and what is special about it, if anything."""
 
 
 def tiny(kind, seed=0):
@@ -29,6 +35,8 @@ def tiny(kind, seed=0):
     model = model_class(model_class.config_class(**settings))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
+            if not parameter.requires_grad:  # a table
+                continue
             gain = name.endswith("weight") and parameter.ndim == 1
             parameter.copy_(0.2 * torch.randn(parameter.shape) + gain)
     return model.eval()

@@ -122,21 +122,20 @@ def built(family: Family, settings: Settings, weights: Weights) -> nn.Module:
     return _eager(model.double().train(False))
 
 
-def renewed(model: nn.Module, other: nn.Module) -> None:
-    """Give `model` the tables of `other`, where they are its own but for the rounding of float32.
+def renewed(model: nn.Module, tables: Mapping[str, Tensor]) -> None:
+    """Give `model` the `tables` of these names, where its own are the same but for the rounding of float32.
 
     Parameters
     ----------
     model : nn.Module
         With tables of angles, say, that were made in float32.
-    other : nn.Module
-        The same network, its tables made in float64.
+    tables : mapping of str to Tensor
+        The same in float64.
     """
-    fresh = dict(other.named_buffers())
-    for name, buffer in model.named_buffers():
-        new = fresh.get(name)
-        if new is not None and new.shape == buffer.shape and torch.allclose(new, buffer, rtol=ROUNDED, atol=0):
-            buffer.copy_(new)
+    for name, known in [*model.named_buffers(), *model.named_parameters()]:
+        new = tables.get(name)
+        if new is not None and new.shape == known.shape and torch.allclose(new, known, rtol=ROUNDED, atol=0):
+            known.data = new
 
 
 def _maker(reference: Reference, settings: Mapping[str, Any]) -> Callable[[], nn.Module]:
@@ -154,7 +153,7 @@ def _maker(reference: Reference, settings: Mapping[str, Any]) -> Callable[[], nn
             with warnings.catch_warnings(), no_init_weights():
                 warnings.simplefilter("ignore")
                 config = transformers.AutoConfig.for_model(name, **values)
-                if reference.model == "AutoModel":
+                if reference.model.startswith("Auto"):
                     found = kind.from_config(config, attn_implementation="eager", trust_remote_code=False)
                 else:
                     found = kind._from_config(config, attn_implementation="eager")

@@ -19,7 +19,7 @@ from models.adapters.comparison import Comparison, Difference
 from models.adapters.double import built, copied, lifted, renewed
 from models.adapters.network import Network
 from models.adapters.opaque import Opaque, Source
-from models.adapters.reference import Pass, Reference, of_tokens, token_ids
+from models.adapters.reference import Pass, Reference, token_ids
 from models.adapters.registry import Family
 from models.adapters.settings import Settings
 from models.adapters.stages import first_stage
@@ -54,6 +54,10 @@ class Judge:
         version = getattr(sys.modules.get(package), "__version__", None)
         return kind.__name__ if version is None else f"{kind.__name__} ({package} {version})"
 
+    @property
+    def _accepted(self) -> str:
+        return f"a network whose layers are those of {self.family.name} as rebuilt"
+
     def compared(self, network: Network) -> Comparison:
         """The Comparison of `network`, an ArgumentError that names the first layer where it is another map."""
         worst = _worst(self._differences(network))
@@ -63,14 +67,18 @@ class Judge:
             double = _worst(self._in_float64(network))
             if double.size <= EXACT:
                 return Comparison(self.name, double.size, worst.size)
-        accepted = f"a network whose layers are those of {self.family.name} as rebuilt"
-        raise ArgumentError("network", f"{self.name}, which differs in {self.first(network) or worst}", accepted)
+        got = f"{self.name}, which differs in {self.first(network) or worst}"
+        raise ArgumentError("network", got, self._accepted)
 
     def itself(self, network: Network) -> Network:
         """`network` with the reference's own layers."""
         source = Source(self.reference, self.model)
-        with lifted():
-            calls = self._pass().calls
+        with lifted(), torch.no_grad():
+            made = self._pass()
+            for one in self._of_embedding(network, made):
+                if not one.size <= EXACT:
+                    raise ArgumentError("network", f"{self.name}, which differs in {one}", self._accepted)
+        calls = made.calls
         boundary, d = self.family.boundary, calls[0].input.shape[-1]
         layers = tuple(Opaque(source, number, boundary, d) for number in range(len(calls)))
         return replace(network, layers=layers, comparison=Comparison(self.name, 0.0))
@@ -90,7 +98,8 @@ class Judge:
         with lifted():
             found = self._differences(network)
             if EXACT < _worst(found).size <= SINGLE and self.settings.typed:
-                renewed(self.model, self._built())
+                tables = {} if self.reference.tables is None else self.reference.tables(self.model)
+                renewed(self.model, dict(self._built().named_buffers()) | dict(tables))
                 found = self._differences(network)
         return found
 
@@ -105,6 +114,14 @@ class Judge:
             got = f"{self.name}, which raises {type(error).__name__}: {line}"
             raise ArgumentError("network", got, f"a {self.family.name} that runs") from None
 
+    def _of_embedding(self, network: Network, made: Pass) -> list[Difference]:
+        """The difference of the embedding, where tokens go into the reference."""
+        embedding, first = network.embedding, made.calls[0].input
+        if embedding is None or embedding.tokens is None or not hasattr(self.model, "get_input_embeddings"):
+            return []
+        ids = token_ids(self.model, first.shape[-2])[0]
+        return [Difference(None, "embedding", _distance(torch.tensor(embedding(ids.numpy())), first))]
+
     def _differences(self, network: Network) -> list[Difference]:
         """Of the embedding, of each layer, and of the norm after them, where there are such."""
         made = self._pass()
@@ -113,11 +130,7 @@ class Judge:
             raise ArgumentError("network", got, f"the {len(network.layers)} of the weights")
         found = []
         with torch.no_grad():
-            first = made.calls[0].input
-            embedding = network.embedding
-            if self.reference.run is of_tokens and embedding is not None and embedding.tokens is not None:
-                ids = token_ids(self.model, first.shape[-2])[0]
-                found.append(Difference(None, "embedding", _distance(torch.tensor(embedding(ids.numpy())), first)))
+            found += self._of_embedding(network, made)
             for number, (call, module) in enumerate(zip(made.calls, network.modules, strict=True)):
                 x = _states(call.input, number)
                 found.append(Difference(number, "the whole of it", _distance(module(x), call(x))))

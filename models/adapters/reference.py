@@ -76,15 +76,19 @@ class Reference:
         A regular expression for the names of the modules that are its layers, as `named_modules` has them; if it
         matches none, the module is itself the one layer.
     run : callable
-        Runs a model on n tokens, and gives its last hidden states.
+        Runs a model on n tokens, those of `token_ids` if it has a vocabulary, and gives its last hidden states.
     model : str
-        The class in transformers that is built from the settings, 'AutoModel' for the one of the model_type.
+        The class in transformers that is built from the settings, or an auto class for that of the model_type.
     package : str
         Where it is from.
     renamed : callable or None
         From settings to settings, where those of the installed version have other names.
     build : callable or None
         From settings to a model, where it is not of transformers.
+    tokens : callable or None
+        From the config of a model to how many tokens show all that its layers are, TOKENS by default.
+    tables : callable or None
+        From a model to tables in float64, by the names of the parameters that keep them in float32.
     """
 
     layers: str
@@ -93,22 +97,26 @@ class Reference:
     package: str = "transformers"
     renamed: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     build: Callable[[Mapping[str, Any]], nn.Module] | None = None
+    tokens: Callable[[Any], int] | None = None
+    tables: Callable[[Any], Mapping[str, Tensor]] | None = None
 
     @property
     def installed(self) -> bool:
         """Whether the package can be imported."""
         return find_spec(self.package) is not None
 
-    def calls(self, model: nn.Module, n: int = TOKENS) -> Pass:
+    def calls(self, model: nn.Module, n: int | None = None) -> Pass:
         """A forward pass of `model`, each call of a layer with what it was given.
 
         Parameters
         ----------
         model : nn.Module
             The whole network, in float64.
-        n : int
-            Number of tokens.
+        n : int, optional
+            Number of tokens, by default as many as show all.
         """
+        if n is None:
+            n = TOKENS if self.tokens is None else max(TOKENS, self.tokens(model.config))
         parts = {name: module for name, module in model.named_modules() if re.fullmatch(self.layers, name)}
         calls: list[Call] = []
 

@@ -159,6 +159,11 @@ class Weights:
         for name in self._left:
             self._tensors[name] = self._tensors[name].clone()
 
+    def linear(self, name: str, rows: int | None, columns: int | None) -> tuple[Floats, Floats | None]:
+        """(W, b) of the linear map `name`, W of `rows` and `columns` (None: any), b None without a bias."""
+        weight = self.take(f"{name}.weight", rows, columns)
+        return weight, self.find(f"{name}.bias", len(weight))
+
     def finish(self, pattern: str, ignored: str = r"(?!)") -> None:
         """Refuse tensors of the layers that were not taken: names that `pattern` matches and `ignored` does not."""
         left = sorted(name for name in self._left if re.match(pattern, name) and not re.search(ignored, name))
