@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dispersion.errors import RNG, generator, whole_number
+from dispersion.errors import RNG, generator, real_states, whole_number
 from dispersion.noun import Noun, cached_property
 from training.cube import MOST, Floats, cube, minimum_degree
 
@@ -56,7 +56,7 @@ class Values(Noun):
 
 @dataclass(frozen=True, kw_only=True)
 class BooleanTask(Noun):
-    """A function f of x ∈ {−1, 1}ⁿ, known where `seen`. A subclass gives `name`, `values`, `seen` and `closed_form`.
+    """A function f of x ∈ {−1, 1}ⁿ, known where `seen`. A subclass gives `name`, `_values`, `_seen` and `_closed_form`.
 
     Parameters
     ----------
@@ -75,35 +75,35 @@ class BooleanTask(Noun):
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", whole_number("n", self.n, 3, MOST))
 
-    def values(self, x: Floats) -> Floats:
+    def values(self, x: ArrayLike) -> Floats:
         """(…) f(x).
 
         Parameters
         ----------
-        x : (…, n) ndarray
+        x : (…, n) array_like
             Points of the cube, ±1.
         """
-        raise NotImplementedError
+        return self._values(self._points(x))
 
-    def seen(self, x: Floats) -> NDArray[np.bool_]:
+    def seen(self, x: ArrayLike) -> NDArray[np.bool_]:
         """(…) whether a point belongs to the seen part.
 
         Parameters
         ----------
-        x : (…, n) ndarray
+        x : (…, n) array_like
             Points of the cube, ±1.
         """
-        raise NotImplementedError
+        return self._seen(self._points(x))
 
-    def closed_form(self, x: Floats) -> Floats:
+    def closed_form(self, x: ArrayLike) -> Floats:
         """(…) the minimum-degree interpolator of the seen part, as the paper has it.
 
         Parameters
         ----------
-        x : (…, n) ndarray
+        x : (…, n) array_like
             Points of the cube, ±1.
         """
-        raise NotImplementedError
+        return self._closed_form(self._points(x))
 
     @cached_property
     def cube(self) -> Floats:
@@ -139,6 +139,18 @@ class BooleanTask(Noun):
         chosen = generator("rng", rng).permutation(rows)[: whole_number("count", count, 1)]
         return self.whole.take(np.sort(chosen))
 
+    def _points(self, x: ArrayLike) -> Floats:
+        return real_states("x", x, self.n)
+
+    def _values(self, x: Floats) -> Floats:
+        raise NotImplementedError
+
+    def _seen(self, x: Floats) -> NDArray[np.bool_]:
+        raise NotImplementedError
+
+    def _closed_form(self, x: Floats) -> Floats:
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, kw_only=True)
 class TwoParity(BooleanTask):
@@ -152,15 +164,15 @@ class TwoParity(BooleanTask):
 
     name: ClassVar[str] = "2parity"
 
-    def values(self, x: Floats) -> Floats:
+    def _values(self, x: Floats) -> Floats:
         """(…) f(x)."""
         return x[..., 0] * x[..., 1]
 
-    def seen(self, x: Floats) -> NDArray[np.bool_]:
+    def _seen(self, x: Floats) -> NDArray[np.bool_]:
         """(…) whether x_0 or x_1 is +1."""
         return np.asarray((x[..., :2] > 0).any(axis=-1))
 
-    def closed_form(self, x: Floats) -> Floats:
+    def _closed_form(self, x: Floats) -> Floats:
         """(…) x_0 + x_1 − 1."""
         return x[..., 0] + x[..., 1] - 1
 
@@ -180,18 +192,18 @@ class Cyclic3(BooleanTask):
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", whole_number("n", self.n, 4, MOST))
 
-    def values(self, x: Floats) -> Floats:
+    def _values(self, x: Floats) -> Floats:
         """(…) f(x)."""
         return (x * np.roll(x, -1, axis=-1) * np.roll(x, -2, axis=-1)).sum(axis=-1)
 
-    def seen(self, x: Floats) -> NDArray[np.bool_]:
+    def _seen(self, x: Floats) -> NDArray[np.bool_]:
         """(…) whether x_0, x_1 or x_2 is +1."""
         return np.asarray((x[..., :3] > 0).any(axis=-1))
 
-    def closed_form(self, x: Floats) -> Floats:
+    def _closed_form(self, x: Floats) -> Floats:
         """(…) f with x_0x_1 + x_1x_2 + x_2x_0 − x_0 − x_1 − x_2 + 1 in place of x_0x_1x_2."""
         a, b, c = np.moveaxis(x[..., :3], -1, 0)
-        return self.values(x) - a * b * c + (a * b + b * c + c * a - a - b - c + 1)
+        return self._values(x) - a * b * c + (a * b + b * c + c * a - a - b - c + 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,15 +218,15 @@ class Majority3(BooleanTask):
 
     name: ClassVar[str] = "majority3"
 
-    def values(self, x: Floats) -> Floats:
+    def _values(self, x: Floats) -> Floats:
         """(…) f(x)."""
         return (x[..., :3].sum(axis=-1) - x[..., :3].prod(axis=-1)) / 2
 
-    def seen(self, x: Floats) -> NDArray[np.bool_]:
+    def _seen(self, x: Floats) -> NDArray[np.bool_]:
         """(…) whether x_0 or x_1 is +1."""
         return np.asarray((x[..., :2] > 0).any(axis=-1))
 
-    def closed_form(self, x: Floats) -> Floats:
+    def _closed_form(self, x: Floats) -> Floats:
         """(…) (x_0 + x_1 + 2x_2 − x_0x_2 − x_1x_2)/2."""
         a, b, c = np.moveaxis(x[..., :3], -1, 0)
         return (a + b + 2 * c - a * c - b * c) / 2
@@ -232,16 +244,16 @@ class ThreeSym(BooleanTask):
 
     name: ClassVar[str] = "threesym"
 
-    def values(self, x: Floats) -> Floats:
+    def _values(self, x: Floats) -> Floats:
         """(…) f(x)."""
         a, b, c = np.moveaxis(x[..., :3], -1, 0)
         return a * b - 1.25 * b * c + 1.5 * c * a
 
-    def seen(self, x: Floats) -> NDArray[np.bool_]:
+    def _seen(self, x: Floats) -> NDArray[np.bool_]:
         """(…) whether x_0x_1x_2 is +1."""
         return np.asarray(x[..., :3].prod(axis=-1) > 0)
 
-    def closed_form(self, x: Floats) -> Floats:
+    def _closed_form(self, x: Floats) -> Floats:
         """(…) x_2 − 1.25 x_0 + 1.5 x_1."""
         return x[..., 2] - 1.25 * x[..., 0] + 1.5 * x[..., 1]
 
