@@ -4,15 +4,22 @@ TEXT = {"hidden_size": 24, "num_attention_heads": 3, "intermediate_size": 40, "n
 SHORT = {"max_position_embeddings": 24}
 ROTARY = {**TEXT, "num_attention_heads": 6, "num_key_value_heads": 2}
 T5 = {"d_model": 24, "num_heads": 3, "d_kv": 6, "d_ff": 40, "num_layers": 2, "vocab_size": 20}
+OPT = {"hidden_size": 24, "num_attention_heads": 3, "ffn_dim": 40, "num_hidden_layers": 2, "vocab_size": 20, **SHORT}
 IMAGE = {"image_size": 8, "patch_size": 2}
 
 TINY = {
     "albert": ("AlbertModel", {**TEXT, **SHORT, "embedding_size": 12, "num_hidden_groups": 2}),
     "bert": ("BertModel", {**TEXT, **SHORT}),
+    "bloom": ("BloomModel", {"hidden_size": 24, "n_head": 4, "n_layer": 2, "vocab_size": 20}),
+    "bloom of 6 heads": ("BloomModel", {"hidden_size": 24, "n_head": 6, "n_layer": 2, "vocab_size": 20}),
     "dinov2": ("Dinov2Model", {**TEXT, **IMAGE, "mlp_ratio": 2}),
     "gpt2": ("GPT2Model", {"n_embd": 24, "n_head": 3, "n_layer": 2, "n_positions": 24, "vocab_size": 20}),
     "llama": ("LlamaModel", {**ROTARY, "rope_theta": 500.0}),
     "mistral": ("MistralModel", {**ROTARY, "rope_theta": 500.0}),
+    "mpt": ("MptModel", {"d_model": 24, "n_heads": 6, "n_layers": 2, "vocab_size": 20, "max_seq_len": 24}),
+    "opt": ("OPTModel", OPT),
+    "opt post-LN": ("OPTModel", {**OPT, "do_layer_norm_before": False, "word_embed_proj_dim": 12}),
+    "opt without biases": ("OPTModel", {**OPT, "enable_bias": False}),
     "mpnet": ("MPNetModel", {**TEXT, **SHORT}),
     "mt5": ("MT5EncoderModel", {**T5, "relative_attention_max_distance": 40}),
     "qwen2": ("Qwen2Model", {**ROTARY, "rope_theta": 500.0}),

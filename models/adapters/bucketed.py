@@ -149,11 +149,11 @@ def _layer_norm(weights: Weights, settings: Settings, name: str, d: int) -> Laye
 def _mpnet_layer(weights: Weights, settings: Settings, prefix: str, table: Floats) -> Layer:
     d = settings.match("hidden_size", weights.take(f"{prefix}attention.attn.q.weight", None, None).shape[1])
     (query, query_bias), (key, key_bias), (value, value_bias), (out, out_bias) = (
-        weights.linear(f"{prefix}attention.attn.{part}", d, d) for part in "qkvo"
+        weights.linear(f"{prefix}attention.attn.{part}", d, d, True) for part in "qkvo"
     )
-    weight_in, bias_in = weights.linear(f"{prefix}intermediate.dense", None, d)
+    weight_in, bias_in = weights.linear(f"{prefix}intermediate.dense", None, d, True)
     m = settings.match("intermediate_size", len(weight_in))
-    weight_out, bias_out = weights.linear(f"{prefix}output.dense", d, m)
+    weight_out, bias_out = weights.linear(f"{prefix}output.dense", d, m, True)
     return Layer(
         heads=table.shape[1],
         query=query,

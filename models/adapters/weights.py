@@ -159,10 +159,16 @@ class Weights:
         for name in self._left:
             self._tensors[name] = self._tensors[name].clone()
 
-    def linear(self, name: str, rows: int | None, columns: int | None) -> tuple[Floats, Floats | None]:
-        """(W, b) of the linear map `name`, W of `rows` and `columns` (None: any), b None without a bias."""
+    def linear(
+        self, name: str, rows: int | None, columns: int | None, biased: bool | None = None
+    ) -> tuple[Floats, Floats | None]:
+        """(W, b) of the linear map `name`, W of `rows` and `columns` (None: any), b None without a bias; `biased` is
+        whether it has one, None for as it is.
+        """
         weight = self.take(f"{name}.weight", rows, columns)
-        return weight, self.find(f"{name}.bias", len(weight))
+        if biased is None:
+            biased = f"{name}.bias" in self
+        return weight, self.take(f"{name}.bias", len(weight)) if biased else None
 
     def finish(self, pattern: str, ignored: str = r"(?!)") -> None:
         """Refuse tensors of the layers that were not taken: names that `pattern` matches and `ignored` does not."""
