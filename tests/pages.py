@@ -19,7 +19,7 @@ class Page:
         self.folder = (ROOT / path).parent
         self.text = (ROOT / path).read_text(encoding="utf-8")
         blocks = re.findall(r"```(python|text)\n(.*?)```", self.text, re.DOTALL)
-        following = [*blocks[1:], ("end", "")]
+        following = [*blocks, ("end", "")][1:]
         self.examples = [
             (source, output if after == "text" else "")
             for (kind, source), (after, output) in zip(blocks, following, strict=True)
@@ -35,4 +35,4 @@ class Page:
                 exec(source, namespace)
             assert printed.getvalue() == output
         assert self.examples
-        assert all((self.folder / link).exists() for link in self.links if not link.startswith("#"))
+        assert all((self.folder / link.split("#")[0]).exists() for link in self.links)
