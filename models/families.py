@@ -14,6 +14,7 @@ from dispersion.errors import ArgumentError, file_path, shown
 from models.adapters.comparison import Difference
 from models.adapters.judge import Judge
 from models.adapters.network import Network
+from models.adapters.reference import Reference, Run, of_tokens
 from models.adapters.registry import Family, families, family_named, family_of
 from models.adapters.settings import Settings, read_config
 from models.adapters.weights import Weights, read_tensors
@@ -99,6 +100,37 @@ def _read(module: nn.Module) -> tuple[Family, Mapping[str, torch.Tensor], Mappin
             return known, tensors, described
     accepted = f"a model of transformers, or nn.TransformerEncoder; families: {', '.join(families())}"
     raise ArgumentError("module", type(module).__name__, accepted)
+
+
+def own_layers(module: nn.Module, layers: str, boundary: str = "open", run: Run = of_tokens) -> Network:
+    """The Network of a module in memory of any kind, whose layers are its own, as its forward pass calls them.
+
+    Parameters
+    ----------
+    module : nn.Module
+        That can be copied, and computes in float64 when its weights are.
+    layers : str
+        A regular expression for the names of the modules that are its layers, maps of hidden states.
+    boundary : {'periodic', 'open', 'causal'}
+        The ends of its tokens.
+    run : callable
+        Runs the module on n tokens; by default on tokens, as text models of transformers are run.
+
+    Returns
+    -------
+    Network
+        Without Blocks: its layers are measured, and run on a line. It has an embedding if that is all that tokens go
+        through before the first layer.
+    """
+    _check("module", module, nn.Module, "a module")
+    kind = type(module).__name__
+    family = Family(kind, "", "measured", "", "", _no_layers, reference=Reference(layers, run), boundary=boundary)
+    judge = Judge(family, Weights({}, kind), Settings({}), module)
+    return judge.itself(Network(kind, ()))
+
+
+def _no_layers(weights: Weights, settings: Settings) -> Network:
+    return Network(weights.family, ())
 
 
 def first_difference(module: nn.Module) -> Difference | None:

@@ -14,7 +14,7 @@ import tokenwaves  # noqa: E402
 from dispersion import ArgumentError, LayerNorm  # noqa: E402
 from models.adapters import Layer, Network  # noqa: E402
 from models.check import check  # noqa: E402
-from models.families import first_difference, from_module, load_network, network_from  # noqa: E402
+from models.families import first_difference, from_module, load_network, network_from, own_layers  # noqa: E402
 
 REFERENCE = pytest.mark.skipif(
     importlib.util.find_spec("transformers") is None, reason="needs the reference implementations: transformers < 5"
@@ -370,6 +370,41 @@ def test_check_of_a_live_model(kind, settings, tmp_path, capsys):
         np.testing.assert_allclose([wave["predicted"] for wave in printed["waves"]], found.growth, rtol=1e-12)
         assert check(tmp_path, "token:3", 5).confirmed
         assert check(from_module(model), np.zeros(24), (5,)).confirmed
+
+
+@REFERENCE
+@pytest.mark.parametrize(
+    ("kind", "settings", "layers"),
+    [
+        ("GPTNeoX", SMALL, r"layers\.\d+"),
+        ("Mamba", {"hidden_size": 16, "num_hidden_layers": 2, "vocab_size": 20, "state_size": 4}, r"layers\.\d+"),
+    ],
+)
+def test_check_of_a_network_of_any_kind(kind, settings, layers):
+    model = made(kind, **settings)
+    network = own_layers(model, layers, "causal")
+    assert len(network.layers) == 2
+    found, state = check(network, "token:3", 4), network.embedding.state(3)
+    assert found.confirmed
+    assert found.verdict.startswith("confirmed against the network to ")
+    double = made(kind, **settings).double()
+    ids = torch.full((1, 4), 3)
+    embedded = double.get_input_embeddings()(ids).detach()
+    np.testing.assert_allclose(embedded[0, 0].numpy(), state, rtol=1e-12)
+
+    def whole(x):  # the network as it is, before its last norm
+        seen = []
+        name = "final_layer_norm" if kind == "GPTNeoX" else "norm_f"
+        handle = getattr(double, name).register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+        double(inputs_embeds=x[None], use_cache=False)
+        handle.remove()
+        return seen[0][0]
+
+    size = 4 * network.d
+    derivative = torch.autograd.functional.jacobian(whole, embedded[0]).reshape(size, size)
+    expected = np.linalg.svd(derivative.numpy(), compute_uv=False)[: len(found.line.gain)]
+    np.testing.assert_allclose(found.line.gain, expected, rtol=1e-5)  # softmax and angles of the one in float32
+    one_line(lambda: own_layers(model, r"none\.\d+"), "layers")
 
 
 def test_check_of_an_unknown_network():

@@ -77,7 +77,7 @@ def _eps(name: str, norm: nn.Module) -> float:
     route="ring",
     anchor=r"(layers\.0\.)?self_attn\.in_proj_weight",
     within=r"(layers\.|self_attn|linear|norm\d)",
-    reference=Reference(r"layers\.\d+", run, package="torch"),
+    reference=Reference(r"(layers\.\d+)?", run, package="torch"),
     described=described,
 )
 def encoder(weights: Weights, settings: Settings) -> Network:

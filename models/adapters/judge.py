@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from dispersion.errors import ArgumentError
 from models.adapters.comparison import Comparison, Difference
 from models.adapters.double import built, copied, lifted, renewed
-from models.adapters.network import Network
+from models.adapters.network import Embedding, Network
 from models.adapters.opaque import Opaque, Source
 from models.adapters.reference import Pass, Reference, token_ids
 from models.adapters.registry import Family
@@ -75,13 +76,30 @@ class Judge:
         source = Source(self.reference, self.model)
         with lifted(), torch.no_grad():
             made = self._pass()
+            calls = made.calls
+            if not calls:
+                raise ArgumentError("layers", repr(self.reference.layers), "a pattern that names of modules match")
             for one in self._of_embedding(network, made):
                 if not one.size <= EXACT:
                     raise ArgumentError("network", f"{self.name}, which differs in {one}", self._accepted)
-        calls = made.calls
+        odd = next((call.input for call in calls if prod(call.input.shape[:-2]) != 1), None)
+        if odd is not None:
+            got = f"one that is called on hidden states of shape {tuple(odd.shape)}"
+            raise ArgumentError("layers", got, "layers that are called on (1, n, d)")
         boundary, d = self.family.boundary, calls[0].input.shape[-1]
         layers = tuple(Opaque(source, number, boundary, d) for number in range(len(calls)))
-        return replace(network, layers=layers, comparison=Comparison(self.name, 0.0))
+        embedding = self._tokens(network, made) if network.embedding is None else network.embedding
+        return replace(network, layers=layers, embedding=embedding, comparison=Comparison(self.name, 0.0))
+
+    def _tokens(self, network: Network, made: Pass) -> Embedding | None:
+        """The embedding of the reference if the first layer sees that of tokens and nothing else, else None."""
+        find: Any = getattr(self.model, "get_input_embeddings", None)
+        table = None if find is None else find()
+        if not isinstance(table, nn.Embedding) or table.embedding_dim != made.calls[0].input.shape[-1]:
+            return None
+        found = Embedding(table.weight.detach().numpy())
+        (difference,) = self._of_embedding(replace(network, embedding=found), made)
+        return found if difference.size <= EXACT else None
 
     def first(self, network: Network) -> Difference | None:
         """The first Difference of `network`, None if there is none."""

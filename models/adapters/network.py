@@ -230,7 +230,7 @@ class Network:
         layers = tuple(made[id(layer)] for layer in self.layers)
         embedding = None if self.embedding is None else _initialised(self.embedding, generator, std)
         final = None if self.final_norm is None else _plain_norm(self.final_norm)
-        return replace(self, layers=layers, embedding=embedding, final_norm=final)
+        return replace(self, layers=layers, embedding=embedding, final_norm=final, comparison=None)
 
     def position_logits(self, positions: slice | Sequence[int], layer: int = 0) -> Floats:
         """(H, P, P) the part p_iᵀW_h p_j of the logits that learned positions make among themselves.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from dispersion import ArgumentError, Block
 from models.adapters.double import lifted
@@ -38,7 +39,7 @@ class OpaqueModule(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(…, n, d) → (…, n, d), one state after another."""
         call = self.source.calls(x.shape[-2], x.device)[self.number]
-        with lifted():
+        with lifted(), sdpa_kernel(SDPBackend.MATH):  # which has derivatives
             if x.ndim == 2:
                 return call(x)
             states = x.reshape(-1, *x.shape[-2:])

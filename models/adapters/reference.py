@@ -73,8 +73,8 @@ class Reference:
     Parameters
     ----------
     layers : str
-        A regular expression for the names of the modules that are its layers, as `named_modules` has them; if it
-        matches none, the module is itself the one layer.
+        A regular expression for the names of the modules that are its layers, as `named_modules` has them; where it
+        matches the empty name and no other, the module is itself the one layer.
     run : callable
         Runs a model on n tokens, those of `token_ids` if it has a vocabulary, and gives its last hidden states.
     model : str
@@ -126,7 +126,7 @@ class Reference:
 
             return hook
 
-        named = parts or {"": model}
+        named = {name: module for name, module in parts.items() if name or len(parts) == 1}
         hooks = [module.register_forward_hook(seen(name), with_kwargs=True) for name, module in named.items()]
         try:
             with torch.no_grad():
