@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from training.frame import Frame
     from training.looped import Looped
     from training.looped_experiment import LoopedExperiment
+    from training.patterns import Pattern, pattern_of
     from training.statistics import at_steps, early_auc, over_seeds, paired, windows, z_scores
     from training.streams import stream
     from training.study import Study
@@ -41,6 +42,7 @@ _HOME = {
     "Frame": "frame",
     "Given": "arms",
     "LoopedExperiment": "looped_experiment",
+    "Pattern": "patterns",
     "RandomMode": "arms",
     "Sinusoidal": "arms",
     "SpectralInfilling": "tasks",
@@ -53,6 +55,7 @@ _HOME = {
     "engineer": "engineering",
     "over_seeds": "statistics",
     "paired": "statistics",
+    "pattern_of": "patterns",
     "stream": "streams",
     "value_code": "codes",
     "Watched": "watching",
@@ -96,6 +99,7 @@ __all__ = [
     "Looped",
     "LoopedExperiment",
     "Majority3",
+    "Pattern",
     "RandomMode",
     "Sinusoidal",
     "Snapshot",
@@ -118,6 +122,7 @@ __all__ = [
     "minimum_degree",
     "over_seeds",
     "paired",
+    "pattern_of",
     "stream",
     "value_code",
     "watch",
