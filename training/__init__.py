@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from training.boolean import Cyclic3, Majority3, ThreeSym, TwoParity
     from training.codes import Code, circle_code, value_code
     from training.cube import minimum_degree
+    from training.encoder import Encoder
+    from training.encoders import Encoders
     from training.engineering import engineer
     from training.fitting import Curves, Snapshot, accuracy, adamw, cross_entropy, fit
     from training.frame import Frame
@@ -67,6 +69,7 @@ _HOME = {
     "ThreeSym": "boolean",
     "TwoParity": "boolean",
     "minimum_degree": "cube",
+    "Encoder": "encoder",
 }
 """The module of each name that needs no PyTorch."""
 
@@ -78,6 +81,7 @@ _NETWORKS: dict[str, str] = {
     "adamw": "fitting",
     "cross_entropy": "fitting",
     "fit": "fitting",
+    "Encoders": "encoders",
 }
 """The module of each name that does."""
 
@@ -91,6 +95,8 @@ __all__ = [
     "CoherentShift",
     "Curves",
     "Cyclic3",
+    "Encoder",
+    "Encoders",
     "Engineered",
     "FeatureRotation",
     "FirstMode",

@@ -44,6 +44,16 @@ def activated(product: Tensor, bias: Tensor, activation: str) -> Tensor:
     return FUNCTIONS[activation](product + bias[..., None])
 
 
+def normalised(x: Tensor, gain: Tensor, shift: Tensor, eps: float) -> Tensor:
+    """gain ∘ z + shift of states `x` (M, d, N·B), a LayerNorm over d; gain and shift are (M, d)."""
+    if _compiled(x):
+        values: Tensor = _Norm.apply(x.float(), gain.float(), shift.float(), eps)
+        return values
+    centred = x - x.mean(dim=1, keepdim=True)
+    z = centred * (centred.square().mean(dim=1, keepdim=True) + eps).rsqrt()
+    return torch.addcmul(shift[..., None], z, gain[..., None])
+
+
 def _compiled(x: Tensor) -> bool:
     """Whether the compiled parts take `x`; bfloat16 on the CPU, which autocast makes, is widened for them."""
     return x.dtype in (torch.float32, torch.bfloat16) and x.device.type == "cpu" and not torch.compiler.is_compiling()
@@ -99,6 +109,31 @@ class _Tanh(torch.autograd.Function):
         made, bias_slope = torch.empty_like(values), values.new_empty(values.shape[:2])
         tanh_rows_back(*map(_flat, (slope.contiguous(), values, made, bias_slope)), values.shape[-1])
         return made, bias_slope
+
+
+class _Norm(torch.autograd.Function):
+    """`normalised`, of whose values the derivative needs z and 1/√(variance + eps)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, gain: Tensor, shift: Tensor, eps: float) -> Tensor:
+        from training._normalisation import normalise
+
+        x, gain = x.contiguous(), gain.contiguous()
+        made, z, scale = torch.empty_like(x), torch.empty_like(x), x.new_empty(x.shape[0], x.shape[2])
+        ctx.sizes = x.shape
+        normalise(*map(_flat, (x, gain, shift.contiguous(), made, z, scale)), *ctx.sizes, np.float32(eps))
+        ctx.save_for_backward(z, scale, gain)
+        return made
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        from training._normalisation import normalise_back
+
+        z, scale, gain = ctx.saved_tensors
+        found = torch.empty_like(z), torch.empty_like(gain), torch.empty_like(gain)
+        normalise_back(*map(_flat, (slope.contiguous(), z, scale, gain, *found)), *ctx.sizes)
+        return *found, None
 
 
 def _flat(x: Tensor) -> NDArray[np.float32]:
