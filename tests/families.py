@@ -5,6 +5,8 @@ SHORT = {"max_position_embeddings": 24}
 ROTARY = {**TEXT, "num_attention_heads": 6, "num_key_value_heads": 2}
 T5 = {"d_model": 24, "num_heads": 3, "d_kv": 6, "d_ff": 40, "num_layers": 2, "vocab_size": 20}
 OPT = {"hidden_size": 24, "num_attention_heads": 3, "ffn_dim": 40, "num_hidden_layers": 2, "vocab_size": 20, **SHORT}
+ESM = {"num_attention_heads": 2, "position_embedding_type": "rotary", "pad_token_id": 1, "mask_token_id": 2}
+MODERN = {**TEXT, **SHORT, "num_attention_heads": 2, "num_hidden_layers": 3, "local_attention": 4, "pad_token_id": 0}
 IMAGE = {"image_size": 8, "patch_size": 2}
 
 TINY = {
@@ -12,6 +14,8 @@ TINY = {
     "bert": ("BertModel", {**TEXT, **SHORT}),
     "bloom": ("BloomModel", {"hidden_size": 24, "n_head": 4, "n_layer": 2, "vocab_size": 20}),
     "bloom of 6 heads": ("BloomModel", {"hidden_size": 24, "n_head": 6, "n_layer": 2, "vocab_size": 20}),
+    "esm": ("EsmModel", {**TEXT, **SHORT, **ESM, "token_dropout": True}),
+    "esm with a first norm": ("EsmModel", {**TEXT, **SHORT, **ESM, "emb_layer_norm_before": True}),
     "dinov2": ("Dinov2Model", {**TEXT, **IMAGE, "mlp_ratio": 2}),
     "gpt2": ("GPT2Model", {"n_embd": 24, "n_head": 3, "n_layer": 2, "n_positions": 24, "vocab_size": 20}),
     "llama": ("LlamaModel", {**ROTARY, "rope_theta": 500.0}),
@@ -20,6 +24,12 @@ TINY = {
     "opt": ("OPTModel", OPT),
     "opt post-LN": ("OPTModel", {**OPT, "do_layer_norm_before": False, "word_embed_proj_dim": 12}),
     "opt without biases": ("OPTModel", {**OPT, "enable_bias": False}),
+    "modernbert": ("ModernBertModel", MODERN),
+    "modernbert with biases": (
+        "ModernBertModel",
+        {**MODERN, "norm_bias": True, "attention_bias": True, "mlp_bias": True, "local_rope_theta": 50.0},
+    ),
+    "roformer": ("RoFormerModel", {**TEXT, **SHORT, "num_attention_heads": 2, "embedding_size": 12}),
     "mpnet": ("MPNetModel", {**TEXT, **SHORT}),
     "mt5": ("MT5EncoderModel", {**T5, "relative_attention_max_distance": 40}),
     "qwen2": ("Qwen2Model", {**ROTARY, "rope_theta": 500.0}),

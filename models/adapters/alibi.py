@@ -75,14 +75,15 @@ def bloom(weights: Weights, settings: Settings) -> Network:
         return LayerNorm(weights.take(f"{name}.weight", d), weights.take(f"{name}.bias", d), eps)
 
     def layer(at: str) -> Layer:
-        joint, bias = weights.linear(f"{at}.self_attention.query_key_value", None, None, True)
+        joint = weights.take(f"{at}.self_attention.query_key_value.weight", None, None)
         d = settings.match("hidden_size", joint.shape[1])
         if len(joint) != 3 * d or d % heads:
             raise ArgumentError("config", f"{heads} heads for a map to {len(joint)} features", f"a divisor of {d}")
         query, key, value = joint.reshape(heads, 3, -1, d).swapaxes(0, 1).reshape(3, d, d)
-        biases = np.ravel(bias).reshape(heads, 3, -1).swapaxes(0, 1).reshape(3, d)
+        bias = weights.take(f"{at}.self_attention.query_key_value.bias", 3 * d)
+        query_bias, key_bias, value_bias = bias.reshape(heads, 3, -1).swapaxes(0, 1).reshape(3, d)
         out, out_bias = weights.linear(f"{at}.self_attention.dense", d, d, True)
-        weight_in, bias_in = weights.linear(f"{at}.mlp.dense_h_to_4h", 4 * d, d, True)
+        weight_in = weights.take(f"{at}.mlp.dense_h_to_4h.weight", 4 * d, d)
         weight_out, bias_out = weights.linear(f"{at}.mlp.dense_4h_to_h", d, 4 * d, True)
         return Layer(
             heads=heads,
@@ -96,11 +97,11 @@ def bloom(weights: Weights, settings: Settings) -> Network:
             weight_in=GELU * weight_in,
             weight_out=weight_out / GELU,
             activation="gelu_tanh",
-            query_bias=biases[0],
-            key_bias=biases[1],
-            value_bias=biases[2],
+            query_bias=query_bias,
+            key_bias=key_bias,
+            value_bias=value_bias,
             out_bias=out_bias,
-            bias_in=GELU * np.ravel(bias_in),
+            bias_in=GELU * weights.take(f"{at}.mlp.dense_h_to_4h.bias", 4 * d),
             bias_out=bias_out,
             causal=causal,
             encodings=encodings,

@@ -88,7 +88,7 @@ def built(family: Family, settings: Settings, weights: Weights) -> nn.Module:
     """
     reference = family.reference
     assert reference is not None
-    handed = settings.asked | SIZES | set(family.harmless)
+    handed = settings.asked | SIZES | {"pad_token_id", *family.harmless}  # padding lies within the vocabulary
     asked = {name: settings.values[name] for name in settings.values if name in handed}
     asked = {name: value for name, value in asked.items() if value is not None} | settings.seen
     asked = dict(asked if reference.renamed is None else reference.renamed(asked))

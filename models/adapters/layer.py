@@ -123,6 +123,8 @@ class Layer:
     def __post_init__(self) -> None:
         if len(self.query) % self.heads:
             raise ArgumentError("config", f"{self.heads} heads for {len(self.query)} query features", "a divisor of it")
+        if self.frequencies is not None and self.size % 2:
+            raise ArgumentError("config", f"rotary heads of {self.size} features", "an even number")
         if self.frequencies is not None and 2 * len(self.frequencies) > self.size:
             raise ArgumentError(
                 "config", f"{2 * len(self.frequencies)} rotary features", f"at most {self.size} of a head"
