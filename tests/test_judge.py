@@ -98,6 +98,26 @@ def test_a_folder_of_several_files(shards, tmp_path):
         load_network(tmp_path)
 
 
+@REFERENCE
+@pytest.mark.parametrize("cast", ["half", "bfloat16", "double"])
+def test_the_first_names_of_norms_and_other_precisions(cast, tmp_path):
+    model = getattr(made("BertForMaskedLM", **SMALL), cast)()
+    model.save_pretrained(tmp_path)
+    found, live = load_network(tmp_path), from_module(model.train())
+    assert model.training
+    assert found.comparison.error < 1e-12
+    names = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+    old = {}
+    for name, tensor in model.state_dict().items():
+        end = next((end for end in names if name.endswith(end)), None)
+        old[name if end is None else name.removesuffix(end) + names[end]] = tensor
+    first = network_from(old, "bert", model.config.to_dict())
+    x = torch.tensor(np.random.default_rng(0).normal(size=(6, 24)))
+    for network in (found, first):
+        assert torch.equal(network.forward(x), live.forward(x))
+    assert any("half precision" in note for note in found.notes) == (cast != "double")
+
+
 # Inputs that were once misread
 
 

@@ -73,7 +73,7 @@ def bert(weights: Weights, settings: Settings) -> Network:
     within=r"encoder\.",
     model_types=("albert",),
     reference=Reference(r"encoder\.albert_layer_groups\.\d+\.albert_layers\.\d+"),
-    harmless=("down_scale_factor", "net_structure_type", "gap_size", "num_memory_blocks"),
+    harmless=("down_scale_factor", "net_structure_type", "gap_size", "num_memory_blocks", "layers_to_keep"),
 )
 def albert(weights: Weights, settings: Settings) -> Network:
     """An ALBERT encoder, layers of one group sharing their weights: num_attention_heads, num_hidden_layers (how many

@@ -31,6 +31,8 @@ DEEPEST = 4
 """How many mappings deep in a checkpoint a state dict may lie."""
 FOLDER = ("model.safetensors", "pytorch_model.bin")
 """The file of weights in a folder, the first that is there; with .index.json after it a list of such files."""
+OLD = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+"""Ends of names in the first checkpoints, and what they are now."""
 NESTED = ("state_dict", "model_state_dict", "model", "module")
 """Names under which training scripts keep the state dict in a checkpoint."""
 
@@ -84,7 +86,8 @@ class Weights:
         self.cast: dict[str, torch.Tensor] = {}
         """Those that were taken, in float64."""
         self._arrays: dict[str, Floats] = {}
-        self._tensors = {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}
+        own = {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}
+        self._tensors = {_renamed(name): value for name, value in own.items()}
         self._left = set(self._tensors)
         half = sorted({str(value.dtype)[6:] for value in self._tensors.values() if value.dtype in HALVES})
         if half:
@@ -199,6 +202,14 @@ def _parts(index: Path) -> list[str]:
     except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
         pass
     raise ArgumentError("checkpoint", f"{str(index)!r}", "a JSON list of files beside it, weight_map by name") from None
+
+
+def _renamed(name: str) -> str:
+    """`name` as it is now, of a norm in the first checkpoints of BERT."""
+    for old, new in OLD.items():
+        if name.endswith(old):
+            return name.removesuffix(old) + new
+    return name
 
 
 def _unusual(tensor: torch.Tensor) -> str | None:
