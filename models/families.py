@@ -70,6 +70,7 @@ def from_module(module: nn.Module) -> Network:
     ArgumentError
         Names what is not of a known family, and what in it would change the map.
     """
+    module = _plain(module)
     chosen, tensors, config = _read(module)
     return _judged(chosen, *chosen.open(tensors, config), module)
 
@@ -82,6 +83,7 @@ def is_known(module: nn.Module) -> bool:
     module : nn.Module
         Any.
     """
+    module = _plain(module)
     kinds = {kind for known in families().values() for kind in known.model_types}
     described = (known.described for known in families().values() if known.described is not None)
     return _config(module).get("model_type") in kinds or any(one(module) is not None for one in described)
@@ -123,6 +125,7 @@ def own_layers(module: nn.Module, layers: str, boundary: str = "open", run: Run 
         through before the first layer.
     """
     _check("module", module, nn.Module, "a module")
+    module = _plain(module)
     kind = type(module).__name__
     family = Family(kind, "", "measured", "", "", _no_layers, reference=Reference(layers, run), boundary=boundary)
     judge = Judge(family, Weights({}, kind), Settings({}), module)
@@ -146,10 +149,17 @@ def first_difference(module: nn.Module) -> Difference | None:
     Difference or None
         For whoever writes an adapter.
     """
+    module = _plain(module)
     chosen, tensors, config = _read(module)
     weights, settings = chosen.open(tensors, config)
     network = chosen.network(weights, settings)
     return Judge(chosen, weights, settings, module).first(network)
+
+
+def _plain(module: nn.Module) -> nn.Module:
+    """`module` as it is without torch.compile."""
+    found: nn.Module = getattr(module, "_orig_mod", module)
+    return found
 
 
 def _config(module: nn.Module) -> Mapping[str, Any]:

@@ -291,6 +291,12 @@ def test_each_layer_is_read_on_its_own(batch_first):
     assert_right(stack, network)
 
 
+def test_a_compiled_module_is_what_it_was():
+    layer = scrambled(nn.TransformerEncoderLayer(12, 3, 16))
+    assert_right(layer, from_module(torch.compile(layer)))
+    assert first_difference(torch.compile(layer)) is None
+
+
 def test_attention_that_is_more_than_attention():
     layer = scrambled(nn.TransformerEncoderLayer(12, 3, 16))
     layer.self_attn = scrambled(nn.MultiheadAttention(12, 3, add_zero_attn=True))

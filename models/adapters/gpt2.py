@@ -24,13 +24,14 @@ from models.adapters.weights import Weights
     buffers=r"attn\.(bias|masked_bias)$",  # the causal mask, which some checkpoints hold
     harmless=(
         *("summary_type", "summary_use_proj", "summary_activation", "summary_first_dropout", "summary_proj_to_labels"),
-        *("n_ctx", "n_special", "predict_special_tokens", "reorder_and_upcast_attn"),
+        *("n_ctx", "n_special", "predict_special_tokens"),
     ),
 )
 def gpt2(weights: Weights, settings: Settings) -> Network:
     """A GPT-2 decoder, whose linear maps are stored (in, out): n_head, activation_function, layer_norm_epsilon."""
     settings.only("scale_attn_weights", True)
     settings.only("scale_attn_by_inverse_layer_idx", False)
+    settings.only("reorder_and_upcast_attn", False)
     embedding = None
     if "wte.weight" in weights:
         tokens = weights.take("wte.weight", None, None)

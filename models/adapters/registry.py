@@ -196,7 +196,8 @@ def family_of(config: Mapping[str, Any]) -> Family:
     if kind is None:
         raise ArgumentError("family", "none, and no config.json that says a model_type", ", ".join(families()))
     accepted = ", ".join(kind for known in families().values() for kind in known.model_types)
-    raise ArgumentError("config", f"model_type = {shown(kind)}", accepted)
+    own = "or models.families.own_layers, which takes a network in memory of any kind"
+    raise ArgumentError("config", f"model_type = {shown(kind)}", f"{accepted}; {own}")
 
 
 @cache
