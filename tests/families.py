@@ -7,6 +7,9 @@ T5 = {"d_model": 24, "num_heads": 3, "d_kv": 6, "d_ff": 40, "num_layers": 2, "vo
 OPT = {"hidden_size": 24, "num_attention_heads": 3, "ffn_dim": 40, "num_hidden_layers": 2, "vocab_size": 20, **SHORT}
 ESM = {"num_attention_heads": 2, "position_embedding_type": "rotary", "pad_token_id": 1, "mask_token_id": 2}
 MODERN = {**TEXT, **SHORT, "num_attention_heads": 2, "num_hidden_layers": 3, "local_attention": 4, "pad_token_id": 0}
+LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 40}
+LLAMA3 |= {"rope_type": "llama3", "factor": 8.0}
+YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 40, "beta_fast": 4.0}
 IMAGE = {"image_size": 8, "patch_size": 2}
 
 TINY = {
@@ -14,11 +17,15 @@ TINY = {
     "bert": ("BertModel", {**TEXT, **SHORT}),
     "bloom": ("BloomModel", {"hidden_size": 24, "n_head": 4, "n_layer": 2, "vocab_size": 20}),
     "bloom of 6 heads": ("BloomModel", {"hidden_size": 24, "n_head": 6, "n_layer": 2, "vocab_size": 20}),
+    "gemma": ("GemmaModel", {**ROTARY, "head_dim": 6}),
     "esm": ("EsmModel", {**TEXT, **SHORT, **ESM, "token_dropout": True}),
     "esm with a first norm": ("EsmModel", {**TEXT, **SHORT, **ESM, "emb_layer_norm_before": True}),
     "dinov2": ("Dinov2Model", {**TEXT, **IMAGE, "mlp_ratio": 2}),
     "gpt2": ("GPT2Model", {"n_embd": 24, "n_head": 3, "n_layer": 2, "n_positions": 24, "vocab_size": 20}),
     "llama": ("LlamaModel", {**ROTARY, "rope_theta": 500.0}),
+    "llama 3": ("LlamaModel", {**ROTARY, "rope_scaling": LLAMA3, "head_dim": 16}),
+    "llama stretched": ("LlamaModel", {**ROTARY, "rope_scaling": {"rope_type": "linear", "factor": 3.0}}),
+    "llama with YaRN": ("LlamaModel", {**ROTARY, "rope_scaling": YARN, "hidden_size": 36, "head_dim": 16}),
     "mistral": ("MistralModel", {**ROTARY, "rope_theta": 500.0}),
     "mpt": ("MptModel", {"d_model": 24, "n_heads": 6, "n_layers": 2, "vocab_size": 20, "max_seq_len": 24}),
     "opt": ("OPTModel", OPT),

@@ -250,7 +250,7 @@ def test_rope_parameters_alone(tmp_path):
         assert found.comparison.error < 1e-10
         assert torch.equal(found.forward(x), from_module(model).forward(x))
     assert not torch.allclose(network({"rope_type": "default"}).forward(x), from_module(model).forward(x))
-    one_line(lambda: network({"rope_theta": 500.0, "rope_type": "yarn"}), "rope_type = 'yarn'")
+    one_line(lambda: network({"rope_theta": 500.0, "rope_type": "dynamic"}), "rope_type = 'dynamic'")
     one_line(lambda: network({"rope_theta": 500.0, "factor": 2.0}), "factor = 2.0")
     config["rope_theta"] = 1000.0
     one_line(lambda: network({"rope_theta": 500.0}), "rope_theta = 1000.0", "500.0")
