@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from training.looped import Looped
     from training.looped_experiment import LoopedExperiment
     from training.patterns import Pattern, pattern_of
+    from training.priors import KernelPrior, MaskPrior, NeutralMask, NoPrior, StructuredOpt, StructuredSVD
     from training.statistics import at_steps, early_auc, over_seeds, paired, windows, z_scores
     from training.streams import stream
     from training.study import Study
+    from training.survival import drift, on_the_curve, survival
     from training.target import Target
     from training.task import Task
     from training.tasks import CoherentShift, FeatureRotation, SpectralInfilling
@@ -45,6 +47,15 @@ _HOME = {
     "Given": "arms",
     "LoopedExperiment": "looped_experiment",
     "Pattern": "patterns",
+    "KernelPrior": "priors",
+    "MaskPrior": "priors",
+    "NeutralMask": "priors",
+    "NoPrior": "priors",
+    "StructuredOpt": "priors",
+    "StructuredSVD": "priors",
+    "drift": "survival",
+    "on_the_curve": "survival",
+    "survival": "survival",
     "RandomMode": "arms",
     "Sinusoidal": "arms",
     "SpectralInfilling": "tasks",
@@ -102,15 +113,21 @@ __all__ = [
     "FirstMode",
     "Frame",
     "Given",
+    "KernelPrior",
     "Looped",
     "LoopedExperiment",
     "Majority3",
+    "MaskPrior",
+    "NeutralMask",
+    "NoPrior",
     "Pattern",
     "RandomMode",
     "Sinusoidal",
     "Snapshot",
     "SpectralInfilling",
     "Standard",
+    "StructuredOpt",
+    "StructuredSVD",
     "Study",
     "Target",
     "Task",
@@ -122,14 +139,17 @@ __all__ = [
     "at_steps",
     "circle_code",
     "cross_entropy",
+    "drift",
     "early_auc",
     "engineer",
     "fit",
     "minimum_degree",
+    "on_the_curve",
     "over_seeds",
     "paired",
     "pattern_of",
     "stream",
+    "survival",
     "value_code",
     "watch",
     "windows",
