@@ -12,7 +12,7 @@ import torch
 from pages import Page
 
 from models import meaning
-from models.adapters.registry import families
+from models.adapters.registry import ROUTES, families
 
 PAGE, TRAINED = Page("docs/networks.md"), Page("docs/trained-networks.md")
 
@@ -65,4 +65,7 @@ def test_your_own_model_takes_ten_lines():
 
 
 def test_every_family_is_described():
-    assert set(re.findall(r"^\| `(\w+)` \|", PAGE.text, re.MULTILINE)) == set(families())
+    for one in families().values():
+        kinds = ", ".join(f"`{kind}`" for kind in one.model_types) or "–"
+        assert f"| `{one.name}` | {kinds} | {one.what} | {ROUTES[one.route]} |" in PAGE.text.splitlines()
+    assert set(re.findall(r"^\| `(\w+)` \| [`–]", PAGE.text, re.MULTILINE)) == set(families())
