@@ -176,3 +176,21 @@ def test_scores_are_one_number_for_each_copy():
     batch = type("B", (), {"labels": torch.tensor([[1, 1, 2]]), "scored": torch.tensor([[True, False, True]])})
     assert accuracy(logits, batch).tolist() == [0.5, 0.0]
     assert cross_entropy(logits, batch)[1].item() == pytest.approx(np.log(4))
+
+
+def test_held_out_data_in_parts_is_scored_as_a_whole():
+    _, _, make = nets(3, dtype=torch.float64)
+    batches, held_out = data(2)
+    whole, parts = (fit(make(), batches, held_out, 2, every=1, most=most) for most in (None, 3))
+    np.testing.assert_allclose(parts.scores["cross_entropy"], whole.scores["cross_entropy"], rtol=1e-12)
+    assert np.array_equal(parts.loss, whole.loss)
+    with pytest.raises(ArgumentError, match="^most: got 0"):
+        fit(make(), batches, held_out, 2, most=0)
+
+
+def test_what_is_looked_at_is_the_callers_choice():
+    _, _, make = nets(3, dtype=torch.float64)
+    batches, held_out = data(2)
+    curves = fit(make(), batches, held_out, 2, watch=(0, 2), look=lambda net: net.stack.logits.detach().clone())
+    assert list(curves.snapshots) == [0, 2]
+    assert (curves.snapshots[0] != curves.snapshots[2]).any()

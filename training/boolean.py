@@ -126,7 +126,7 @@ class BooleanTask(Noun):
         return Values((self.cube < 0).astype(np.int64), self.values(self.cube), self.seen(self.cube), self.labels)
 
     def draw(self, count: int, rng: RNG) -> Values:
-        """Different points of the seen part at random, all of them if there are no more than `count`.
+        """Different points of the seen part in random order, all of them if there are no more than `count`.
 
         Parameters
         ----------
@@ -137,7 +137,7 @@ class BooleanTask(Noun):
         """
         rows = np.flatnonzero(self.whole.seen)
         chosen = generator("rng", rng).permutation(rows)[: whole_number("count", count, 1)]
-        return self.whole.take(np.sort(chosen))
+        return self.whole.take(chosen)
 
     def _points(self, x: ArrayLike) -> Floats:
         return real_states("x", x, self.n)

@@ -61,7 +61,8 @@ class Encoders(nn.Module):
         self.register_buffer("index", torch.tensor(lag_index((found[0].tokens,))), persistent=False)
         self.register_buffer("closed", torch.tensor(closed) if closed.any() else None)
         self.to(dtype=dtype, device=usable(device))
-        self.held = self._hold(frozen)
+        self._held: list[tuple[nn.Parameter, Tensor, Tensor]] = []
+        self._hold(frozen)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Outputs, one number for each input where K = 1 and it is not every token that is read out.
@@ -100,6 +101,12 @@ class Encoders(nn.Module):
 
         return finite(one, self.copies)
 
+    def hold(self) -> None:
+        """Put back what is held in some copies alone, after a step of an optimiser that may have moved it."""
+        with torch.no_grad():
+            for weights, rows, before in self._held:
+                weights[rows] = before
+
     def _embedded(self, inputs: Tensor) -> Tensor:
         """(M, d, T·B) what tokens are embedded as, positions and the token that is read out included."""
         w = self.numbers
@@ -126,8 +133,8 @@ class Encoders(nn.Module):
         hidden = activated(torch.bmm(of["weight_in"], y), of["bias_in"], "gelu")
         return torch.baddbmm(x + of["bias_out"][..., None], of["weight_out"], hidden)
 
-    def _hold(self, frozen: Sequence[Sequence[str]] | None) -> dict[str, Tensor]:
-        """(M,) which copies hold a parameter, for those that are held somewhere; gradients are zero there."""
+    def _hold(self, frozen: Sequence[Sequence[str]] | None) -> None:
+        """Leave numbers as they are in some copies, or a parameter in all of them, which then has no gradient."""
         each = [()] * self.copies if frozen is None else list(frozen)
         if len(each) != self.copies or any(isinstance(parts, str) for parts in each):
             raise ArgumentError("frozen", frozen, f"a collection of names for each of {self.copies} copies")
@@ -135,16 +142,14 @@ class Encoders(nn.Module):
         unknown = {part for parts in each for part in parts} - set(names)
         if unknown:
             raise ArgumentError("frozen", ", ".join(sorted(map(str, unknown))), f"of {', '.join(names)}")
-        held = {}
         for name, weights in names.items():
             copies = torch.tensor([name in parts for parts in each], device=weights.device)
             if copies.all():
                 weights.requires_grad_(False)
             elif copies.any():
-                held[name] = copies
                 rows = copies.view(-1, *[1] * (weights.ndim - 1))
                 weights.register_hook(lambda slope, rows=rows: slope.masked_fill(rows, 0))
-        return held
+                self._held.append((weights, copies, weights.detach()[copies].clone()))
 
 
 LAYERED = (

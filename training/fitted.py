@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,6 +21,8 @@ from training.streams import stream
 
 if TYPE_CHECKING:
     from torch import nn
+    from torch.optim import Optimizer
+    from torch.optim.lr_scheduler import LRScheduler
 
     from training.fitting import Curves, Measure
 
@@ -40,8 +42,8 @@ class Fitted(Experiment):
         Examples in a batch, at most.
     rate, decay : float
         Learning rate and decoupled weight decay of AdamW.
-    clip : float
-        The largest norm of the gradient of one arm.
+    clip : float or None
+        The largest norm of the gradient of one arm, None for no limit.
     every : int
         Steps from one evaluation to the next.
     held_out : int
@@ -65,11 +67,17 @@ class Fitted(Experiment):
     }
     """What the held-out set is scored by, and what the result says of it."""
 
+    LOSS: ClassVar[Mapping[str, str]] = {"long_name": "loss on the batch of a step, before it", "units": "nat"}
+    """What the result says of the loss."""
+
+    MOST: ClassVar[int | None] = None
+    """Examples of the held-out set that go through the network at once, None for all."""
+
     steps: int = 300
     batch: int = 64
     rate: float = 2e-3
     decay: float = 1e-4
-    clip: float = 1.0
+    clip: float | None = 1.0
     every: int = 5
     held_out: int = 128
     device: str = "cpu"
@@ -79,8 +87,9 @@ class Fitted(Experiment):
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "every", "held_out"):
             object.__setattr__(self, name, whole_number(name, getattr(self, name), 1))
-        for name in ("rate", "clip"):
-            object.__setattr__(self, name, real_number(name, getattr(self, name), positive=True))
+        object.__setattr__(self, "rate", real_number("rate", self.rate, positive=True))
+        if self.clip is not None:
+            object.__setattr__(self, "clip", real_number("clip", self.clip, positive=True))
         object.__setattr__(self, "decay", real_number("decay", self.decay))
         if self.decay < 0:
             raise ArgumentError("decay", self.decay, "a number of 0 or more")
@@ -133,10 +142,62 @@ class Fitted(Experiment):
 
         return SCORES
 
+    def optimiser(self, arms: Sequence[Any]) -> Callable[[nn.Module], Optimizer]:
+        """network → Optimizer, as `fit` takes it: AdamW with the same rate and decay for all arms.
+
+        Parameters
+        ----------
+        arms : sequence
+            What is trained.
+        """
+        from training.fitting import adamw
+
+        return adamw(self.rate, self.decay)
+
+    @property
+    def schedule(self) -> Callable[[Optimizer], LRScheduler] | None:
+        """Optimizer → LRScheduler, moved on after each step; None for a rate that stays."""
+        return None
+
+    def data(self, task: Any, size: int, seed: int) -> tuple[Any, Any]:
+        """The training set and the held-out set, each drawn from a stream of its own.
+
+        Parameters
+        ----------
+        task : object
+            What they are of.
+        size : int
+            Examples in the training set.
+        seed : int
+            Of the study.
+        """
+        return (
+            self.draw(task, size, stream(seed, "training")),
+            self.draw(task, self.held_out, stream(seed, "held_out")),
+        )
+
     @property
     def watched(self) -> tuple[int, ...]:
         """Numbers of steps after which the networks are looked into."""
         return ()
+
+    def watching(self, arms: Sequence[Any], task: Any, seed: int, training_set: Any) -> Callable[[Any], Any]:
+        """network → what is kept of it after the numbers of steps that are `watched`; by default a `Snapshot`.
+
+        Parameters
+        ----------
+        arms : sequence
+            What is trained.
+        task : object
+            What it is trained on.
+        seed : int
+            Of the study.
+        training_set : object
+            What it is trained on, as examples.
+        """
+        from training.fitting import Snapshot
+
+        return Snapshot.of
 
     def seen(self, curves: Curves, arms: Sequence[Any], task: Any) -> Mapping[str, NDArray]:
         """Further columns, from what was `watched`.
@@ -160,13 +221,12 @@ class Fitted(Experiment):
     def columns(self, arms: Sequence[Any], tasks: Sequence[Any]) -> Mapping[str, Column]:
         """`loss` over `update` and the scores over `step`, for each arm."""
         count, evaluated = len(arms), len(self.evaluated)
-        trained = {"long_name": "loss on the batch of a step, before it", "units": "nat"}
         return {
             **{
                 name: Column(("arm", "step"), (count, evaluated), float, np.nan, described)
                 for name, described in self.SCORES.items()
             },
-            "loss": Column(("arm", "update"), (count, self.steps), float, np.nan, trained),
+            "loss": Column(("arm", "update"), (count, self.steps), float, np.nan, self.LOSS),
         }
 
     def coordinates(self, arms: Sequence[Any], tasks: Sequence[Any]) -> Mapping[str, Variable]:
@@ -180,21 +240,24 @@ class Fitted(Experiment):
 
     def train(self, arms: Sequence[Any], task: Any, size: int, seed: int, progress: Progress) -> Mapping[str, NDArray]:
         """Fit all arms on one training set and score them on one held-out set."""
-        from training.fitting import adamw, fit
+        from training.fitting import fit
 
         net = self.network(arms, task, seed)
-        training_set = self.draw(task, size, stream(seed, "training"))
+        training_set, held_out = self.data(task, size, seed)
         curves = fit(
             net,
             batches(training_set, self.batch, self.steps, stream(seed, "batches")),
-            self.draw(task, self.held_out, stream(seed, "held_out")),
+            held_out,
             self.steps,
             loss=self.loss,
             scores=self.scores,
-            optimiser=adamw(self.rate, self.decay),
+            optimiser=self.optimiser(arms),
+            schedule=self.schedule,
             clip=self.clip,
             every=self.every,
             watch=self.watched,
+            look=self.watching(arms, task, seed, training_set),
+            most=self.MOST,
             autocast=self.autocast,
             compile=self.compile,
             stepped=lambda _: progress(1),

@@ -89,6 +89,17 @@ class Snapshot:
     blocks: list[Block | None]
     codes: list[Code | None]
 
+    @classmethod
+    def of(cls, net: Any) -> Snapshot:
+        """What a network with `blocks` and `codes` is now.
+
+        Parameters
+        ----------
+        net : Looped
+            Or another with these methods.
+        """
+        return cls(net.blocks(), net.codes())
+
 
 @dataclass(frozen=True, eq=False)
 class Curves:
@@ -103,13 +114,13 @@ class Curves:
     scores : mapping
         (M, E) ndarray on the held-out data, by name.
     snapshots : mapping
-        Snapshot by number of steps.
+        What was looked at, a `Snapshot` by default, by number of steps.
     """
 
     steps: NDArray[np.int64]
     loss: NDArray[np.float64]
     scores: Mapping[str, NDArray[np.float64]]
-    snapshots: Mapping[int, Snapshot]
+    snapshots: Mapping[int, Any]
 
 
 def fit(
@@ -125,6 +136,8 @@ def fit(
     clip: float | None = 1.0,
     every: int = 5,
     watch: Collection[int] = (),
+    look: Callable[[Any], Any] = Snapshot.of,
+    most: int | None = None,
     autocast: bool = False,
     compile: bool = False,
     stepped: Callable[[int], object] | None = None,
@@ -137,8 +150,7 @@ def fit(
     Parameters
     ----------
     net : Looped
-        Or any module with its `copies`, `blocks`, `codes` and `hold`, whose parameters list the copies along their
-        first axis.
+        Or any module with its `copies` and `hold`, whose parameters list the copies along their first axis.
     batches : iterable
         Frozen dataclasses of arrays, one for each step. `net` is called with their `inputs`.
     held_out : object
@@ -158,7 +170,11 @@ def fit(
     every : int
         Held-out data is scored before the first step, every so many steps, and after the last.
     watch : collection of int
-        Numbers of steps after which a `Snapshot` is kept.
+        Numbers of steps after which what `look` makes of the network is kept.
+    look : callable
+        net → object; by default a `Snapshot`.
+    most : int or None
+        Examples of held-out data that go through the network at once, None for all.
     autocast : bool
         Whether products are in bfloat16.
     compile : bool
@@ -173,30 +189,34 @@ def fit(
     steps, every = whole_number("steps", steps, 0), whole_number("every", every, 1)
     if clip is not None:
         clip = real_number("clip", clip, positive=True)
+    if most is not None:
+        most = whole_number("most", most, 1)
     device = next(net.parameters()).device
     # PyTorch's patterns of attention take ours, which has five axes, for one of four
     run: Any = torch.compile(net, dynamic=False, options={"pattern_matcher": False}) if compile else net
     taken = (optimiser or adamw())(net)
     moved = schedule(taken) if schedule else None
     precision = _precision(device, autocast)
-    unseen = _tensors(held_out, device)
+    unseen = tensors(held_out, device)
     found: list[list[NDArray[np.float64]]] = []
     losses: list[Tensor] = []
-    snapshots: dict[int, Snapshot] = {}
+    snapshots: dict[int, Any] = {}
 
-    def look(step: int) -> None:
+    def score(step: int) -> None:
         if step in watch:
-            snapshots[step] = Snapshot(net.blocks(), net.codes())  # type: ignore[operator]
+            snapshots[step] = look(net)
         if step % every == 0 or step == steps:
             with torch.no_grad(), precision():
-                outputs = run(unseen.inputs).float() if autocast else run(unseen.inputs)
+                parts = [run(inputs) for inputs in unseen.inputs.split(most or len(unseen.inputs))]
+                outputs = torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
+                outputs = outputs.float() if autocast else outputs
             found.append([measure(outputs, unseen).double().cpu().numpy() for measure in scores.values()])
 
-    look(0)
+    score(0)
     source = iter(batches)
     for step in range(1, steps + 1):
         try:
-            batch = _tensors(next(source), device)
+            batch = tensors(next(source), device)
         except StopIteration:
             raise ArgumentError("batches", f"{step - 1} of them", f"one for each of {steps} steps") from None
         with precision():
@@ -211,7 +231,7 @@ def fit(
         if moved is not None:
             moved.step()
         losses.append(each.detach())
-        look(step)
+        score(step)
         if stepped is not None:
             stepped(step)
     evaluated = sorted({*range(0, steps + 1, every), steps})
@@ -237,8 +257,16 @@ def _precision(device: torch.device, autocast: bool) -> Callable[[], AbstractCon
     return lambda: torch.autocast(device.type, torch.bfloat16) if autocast else nullcontext()
 
 
-def _tensors(batch: Any, device: torch.device) -> Any:
-    """The arrays in the fields of a dataclass `batch` as tensors, under the same names."""
+def tensors(batch: Any, device: torch.device) -> Any:
+    """The arrays in the fields of a dataclass as tensors under the same names.
+
+    Parameters
+    ----------
+    batch : object
+        A dataclass, such as `Batch`.
+    device : torch.device
+        Where they are.
+    """
     values = {field.name: getattr(batch, field.name) for field in fields(batch)}
     return SimpleNamespace(**{name: torch.as_tensor(np.array(value), device=device) for name, value in values.items()})
 
