@@ -10,11 +10,17 @@ MODERN = {**TEXT, **SHORT, "num_attention_heads": 2, "num_hidden_layers": 3, "lo
 LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 40}
 LLAMA3 |= {"rope_type": "llama3", "factor": 8.0}
 YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 40, "beta_fast": 4.0}
+DISTIL = {"dim": 24, "n_heads": 3, "hidden_dim": 40, "n_layers": 2, "vocab_size": 20, **SHORT}
 IMAGE = {"image_size": 8, "patch_size": 2}
 
 TINY = {
     "albert": ("AlbertModel", {**TEXT, **SHORT, "embedding_size": 12, "num_hidden_groups": 2}),
     "bert": ("BertModel", {**TEXT, **SHORT}),
+    "camembert": ("CamembertModel", {**TEXT, **SHORT, "hidden_act": "gelu_new"}),
+    "distilbert": ("DistilBertModel", DISTIL),
+    "distilbert with sines": ("DistilBertModel", {**DISTIL, "sinusoidal_pos_embds": True, "activation": "relu"}),
+    "electra": ("ElectraModel", {**TEXT, **SHORT, "embedding_size": 12}),
+    "electra as wide": ("ElectraModel", {**TEXT, **SHORT, "embedding_size": 24, "layer_norm_eps": 1e-5}),
     "bloom": ("BloomModel", {"hidden_size": 24, "n_head": 4, "n_layer": 2, "vocab_size": 20}),
     "bloom of 6 heads": ("BloomModel", {"hidden_size": 24, "n_head": 6, "n_layer": 2, "vocab_size": 20}),
     "gemma": ("GemmaModel", {**ROTARY, "head_dim": 6}),
@@ -40,6 +46,9 @@ TINY = {
     "mpnet": ("MPNetModel", {**TEXT, **SHORT}),
     "mt5": ("MT5EncoderModel", {**T5, "relative_attention_max_distance": 40}),
     "qwen2": ("Qwen2Model", {**ROTARY, "rope_theta": 500.0}),
+    "roberta": ("RobertaModel", {**TEXT, **SHORT, "layer_norm_eps": 1e-5}),
+    "roberta with another padding": ("RobertaModel", {**TEXT, **SHORT, "pad_token_id": 5}),
+    "xlm-roberta": ("XLMRobertaModel", {**TEXT, **SHORT, "type_vocab_size": 1}),
     "t5": ("T5EncoderModel", T5),
     "t5 gated": ("T5Model", {**T5, "feed_forward_proj": "gated-gelu"}),
     "umt5": ("UMT5EncoderModel", T5),

@@ -256,7 +256,7 @@ def test_half_precision_is_cast_with_a_note(dtype, tensors):
 @pytest.mark.parametrize(
     ("family", "change", "config", "message"),
     [
-        ("diffusion", {}, {}, "family: got 'diffusion'; accepted: .*bert, albert"),
+        ("diffusion", {}, {}, "family: got 'diffusion'; accepted: .*bert, .*encoder, gpt2"),
         ("bert", {}, {}, "family: got 'bert' for tensors of encoder; accepted: encoder"),
         ("encoder", {"layers.1.linear2.weight": None}, {}, "no tensor layers.1.linear2.weight"),
         (

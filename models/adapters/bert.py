@@ -1,12 +1,13 @@
-"""BERT and ALBERT: post-normalised encoders with learned absolute positions added to the input."""
+"""BERT and its kin: post-normalised encoders with learned absolute positions added to the input."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from dispersion import LayerNorm
+from dispersion.errors import whole_number
 from models.adapters.layer import Layer, activation_named
+from models.adapters.named import layer_named, norm_named
 from models.adapters.network import Embedding, Network
 from models.adapters.reference import Reference
 from models.adapters.registry import family
@@ -57,11 +58,48 @@ _ALBERT = {
 )
 def bert(weights: Weights, settings: Settings) -> Network:
     """A BERT encoder: num_attention_heads, hidden_act, layer_norm_eps."""
+    return _of_bert(weights, settings, _embedding(weights, settings))
+
+
+@family(
+    "roberta",
+    "RoBERTa, XLM-RoBERTa, CamemBERT: BERT whose positions begin after that of padding",
+    route="ring",
+    anchor=r"encoder\.layer\.0\.attention\.self\.query\.weight",
+    within=r"encoder\.",
+    model_types=("roberta", "xlm-roberta", "camembert"),
+    reference=Reference(r"encoder\.layer\.\d+"),
+)
+def roberta(weights: Weights, settings: Settings) -> Network:
+    """A RoBERTa encoder: num_attention_heads, hidden_act, layer_norm_eps, pad_token_id: positions begin after it."""
+    padding = whole_number("pad_token_id", settings.get("pad_token_id", 1), 0)
+    return _of_bert(weights, settings, _embedding(weights, settings, first=1 + padding))
+
+
+@family(
+    "electra",
+    "ELECTRA: BERT whose embedding may be narrower, then mapped",
+    route="ring",
+    anchor=r"encoder\.layer\.0\.attention\.self\.query\.weight",
+    within=r"encoder\.",
+    model_types=("electra",),
+    reference=Reference(r"encoder\.layer\.\d+"),
+    harmless=("summary_type", "summary_use_proj", "summary_activation", "summary_last_dropout"),
+)
+def electra(weights: Weights, settings: Settings) -> Network:
+    """An ELECTRA encoder: num_attention_heads, hidden_act, layer_norm_eps."""
+    mapped = "embeddings_project" if "embeddings_project.weight" in weights else None
+    embedding = _embedding(weights, settings, mapped)
+    if embedding is not None and embedding.tokens is not None:
+        settings.match("embedding_size", embedding.tokens.shape[1])
+    return _of_bert(weights, settings, embedding, heads=4)
+
+
+def _of_bert(weights: Weights, settings: Settings, embedding: Embedding | None, heads: int = 12) -> Network:
+    """A network with the layers of BERT; `heads` is the default of the reference."""
     settings.only("position_embedding_type", "absolute")
-    embedding = _embedding(weights, settings, None)
     count = settings.match("num_hidden_layers", weights.count(r"encoder\.layer\.(\d+)\."))
-    prefixes = [f"encoder.layer.{number}." for number in range(count)]
-    layers = [_layer(weights, settings, prefix, _BERT, "gelu") for prefix in prefixes]
+    layers = [_layer(weights, settings, f"encoder.layer.{number}.", _BERT, heads=heads) for number in range(count)]
     return Network(weights.family, tuple(layers), embedding)
 
 
@@ -80,9 +118,9 @@ def albert(weights: Weights, settings: Settings) -> Network:
     times layers are applied), hidden_act, layer_norm_eps.
     """
     settings.only("position_embedding_type", "absolute")
-    d = weights.take("encoder.embedding_hidden_mapping_in.weight", None, None).shape[0]
-    embedding = _embedding(weights, settings, d)
-    settings.match("embedding_size", weights.take("encoder.embedding_hidden_mapping_in.weight", d, None).shape[1])
+    mapped = "encoder.embedding_hidden_mapping_in"
+    embedding = _embedding(weights, settings, mapped)
+    settings.match("embedding_size", weights.take(f"{mapped}.weight", None, None).shape[1])
     applied = settings.whole("num_hidden_layers", 12)
     group = r"encoder\.albert_layer_groups\.(\d+)\."
     groups = settings.match("num_hidden_groups", weights.count(group))
@@ -91,7 +129,14 @@ def albert(weights: Weights, settings: Settings) -> Network:
     )
     stacks = [
         [
-            _layer(weights, settings, f"encoder.albert_layer_groups.{group}.albert_layers.{part}.", _ALBERT, "gelu_new")
+            _layer(
+                weights,
+                settings,
+                f"encoder.albert_layer_groups.{group}.albert_layers.{part}.",
+                _ALBERT,
+                "gelu_new",
+                64,
+            )
             for part in range(inner)
         ]
         for group in range(groups)
@@ -100,8 +145,8 @@ def albert(weights: Weights, settings: Settings) -> Network:
     return Network(weights.family, tuple(layers), embedding)
 
 
-def _embedding(weights: Weights, settings: Settings, d: int | None) -> Embedding | None:
-    """The embedding, None if the checkpoint holds the encoder alone; mapped to `d` features if given."""
+def _embedding(weights: Weights, settings: Settings, mapped: str | None = None, first: int = 0) -> Embedding | None:
+    """The embedding, None if the checkpoint holds the encoder alone; then `mapped`, positions from the `first` on."""
     if "embeddings.word_embeddings.weight" not in weights:
         return None
     tokens = weights.take("embeddings.word_embeddings.weight", None, None)
@@ -110,58 +155,36 @@ def _embedding(weights: Weights, settings: Settings, d: int | None) -> Embedding
     for name, value in {"vocab_size": len(tokens), "max_position_embeddings": len(positions)}.items():
         settings.match(name, value)
     kinds = weights.find("embeddings.token_type_embeddings.weight", None, e)
-    mapped = "encoder.embedding_hidden_mapping_in"
     if kinds is not None and settings.match("type_vocab_size", len(kinds)) > 1:
         weights.notes.append("every token is of the first token type")
+    weight, bias = (None, None) if mapped is None else weights.linear(mapped, None, e, True)
     return Embedding(
         tokens,
-        positions,
+        positions[first:],
         None if kinds is None else kinds[0],
         _norm(weights, settings, "embeddings.LayerNorm", e),
-        None if d is None else weights.take(f"{mapped}.weight", d, e),
-        None if d is None else weights.take(f"{mapped}.bias", d),
+        weight,
+        bias,
     )
 
 
 def _norm(weights: Weights, settings: Settings, name: str, d: int) -> LayerNorm:
-    eps = settings.number("layer_norm_eps", 1e-12)
-    return LayerNorm(weights.take(f"{name}.weight", d), weights.take(f"{name}.bias", d), eps)
+    return norm_named(weights, name, d, settings.number("layer_norm_eps", 1e-12))
 
 
-def _layer(weights: Weights, settings: Settings, prefix: str, names: Mapping[str, str], usual: str) -> Layer:
-    heads = settings.whole("num_attention_heads", 12 if names is _BERT else 64)
-    d = weights.take(f"{prefix}{names['query']}.weight", None, None).shape[1]
-    m = weights.take(f"{prefix}{names['in']}.weight", None, d).shape[0]
-
-    settings.match("hidden_size", d)
-    settings.match("intermediate_size", m)
-
-    def linear(part: str, rows: int, columns: int) -> tuple[Any, Any]:
-        name = prefix + names[part]
-        return weights.take(f"{name}.weight", rows, columns), weights.take(f"{name}.bias", rows)
-
-    query, query_bias = linear("query", d, d)
-    key, key_bias = linear("key", d, d)
-    value, value_bias = linear("value", d, d)
-    out, out_bias = linear("out", d, d)
-    weight_in, bias_in = linear("in", m, d)
-    weight_out, bias_out = linear("outward", d, m)
-    return Layer(
-        heads=heads,
-        query=query,
-        key=key,
-        value=value,
-        out=out,
-        attention_norm=_norm(weights, settings, prefix + names["norm_1"], d),
-        feedforward_norm=_norm(weights, settings, prefix + names["norm_2"], d),
+def _layer(
+    weights: Weights, settings: Settings, prefix: str, names: Mapping[str, str], usual: str = "gelu", heads: int = 12
+) -> Layer:
+    """A layer of these `names`; `usual` and `heads` are the defaults of the reference."""
+    layer = layer_named(
+        weights,
+        prefix,
+        names,
+        heads=settings.whole("num_attention_heads", heads),
+        eps=settings.number("layer_norm_eps", 1e-12),
         placement="post",
-        weight_in=weight_in,
-        weight_out=weight_out,
         activation=activation_named(settings.get("hidden_act", usual)),
-        query_bias=query_bias,
-        key_bias=key_bias,
-        value_bias=value_bias,
-        out_bias=out_bias,
-        bias_in=bias_in,
-        bias_out=bias_out,
     )
+    settings.match("hidden_size", layer.d)
+    settings.match("intermediate_size", len(layer.weight_in))
+    return layer
