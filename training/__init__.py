@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from training.arms import Arm, Engineered, Given, RandomMode, Sinusoidal, Standard
     from training.batch import Batch
     from training.boolean import Cyclic3, Majority3, ThreeSym, TwoParity
+    from training.boolean_experiment import BooleanExperiment
     from training.codes import Code, circle_code, value_code
     from training.cube import minimum_degree
     from training.encoder import Encoder
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from training.looped import Looped
     from training.looped_experiment import LoopedExperiment
     from training.patterns import Pattern, pattern_of
+    from training.prior_experiment import PriorArm, PriorExperiment
     from training.priors import KernelPrior, MaskPrior, NeutralMask, NoPrior, StructuredOpt, StructuredSVD
     from training.statistics import at_steps, early_auc, over_seeds, paired, windows, z_scores
     from training.streams import stream
@@ -81,6 +83,9 @@ _HOME = {
     "TwoParity": "boolean",
     "minimum_degree": "cube",
     "Encoder": "encoder",
+    "BooleanExperiment": "boolean_experiment",
+    "PriorArm": "prior_experiment",
+    "PriorExperiment": "prior_experiment",
 }
 """The module of each name that needs no PyTorch."""
 
@@ -102,6 +107,7 @@ INSTALLED = find_spec("torch") is not None
 __all__ = [
     "Arm",
     "Batch",
+    "BooleanExperiment",
     "Code",
     "CoherentShift",
     "Curves",
@@ -121,6 +127,8 @@ __all__ = [
     "NeutralMask",
     "NoPrior",
     "Pattern",
+    "PriorArm",
+    "PriorExperiment",
     "RandomMode",
     "Sinusoidal",
     "Snapshot",
