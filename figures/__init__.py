@@ -1,10 +1,10 @@
 """The figures of the paper: one module each, a shared style, and a report of the claims they test."""
 
-NAMES = ("fig1", "fig2", "fig3", "fig5", "fig8", "fig9", "fig14")
+NAMES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "fig14")
 """The figures there are; each is the module of that name, loaded when it is asked for."""
 
-NETWORKS = ("fig5", "fig8", "fig9")
-"""Those about networks of full size, minutes each: made without being named only where PyTorch is installed."""
+NETWORKS = ("fig4", "fig5", "fig6", "fig7", "fig8", "fig9")
+"""Those about networks: made without being named only where PyTorch is installed."""
 
 NEEDS_TORCH = ("fig9",)
 """Those that run a network, and need PyTorch for it."""

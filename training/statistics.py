@@ -21,6 +21,9 @@ WINDOWS = (20, 50)
 RESAMPLES = 9999
 """Of a bootstrap interval."""
 
+ROUNDING = 1e-12
+"""Seeds whose differences are this close, relatively, do not differ."""
+
 
 def early_auc(data: Dataset, window: int) -> DataArray:
     """Mean of the held-out accuracy at the evaluated steps 0 to `window`, a normalised area under the learning curve.
@@ -230,7 +233,7 @@ def _interval(values: NDArray[np.float64], confidence: float, rng: int) -> list[
     if seeds < 2:
         return [np.nan, np.nan, positive, seeds, np.nan]
     p = float(wilcoxon(values).pvalue) if values.any() else 1.0
-    if np.ptp(values) == 0:
+    if np.ptp(values) <= ROUNDING * np.abs(values).max():
         return [values[0], values[0], positive, seeds, p]
     generator = np.random.default_rng(rng)
     interval = bootstrap(

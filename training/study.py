@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 SEEDS = 10**6
 """The most seeds that can be asked for by their number."""
 
+DESCRIBED = ("experiment", "arms", "tasks")
+"""Fields of a study that its results have as attributes, in JSON."""
+
 RESERVED = {*ENDINGS, "task", "seed", "size", "arm", "role"}
 
 
@@ -170,6 +173,30 @@ class Study:
             return data
         raise ArgumentError("study", f"no unit that can be trained ({data.reason.values.flat[0]})", "one at least")
 
+    def recognise(self, data: Dataset) -> None:
+        """Refuse results of another study.
+
+        What the results do not know, such as a setting that came later, and versions do not count.
+
+        Parameters
+        ----------
+        data : xarray.Dataset
+            Results, with the attributes that `run` gives them.
+
+        Raises
+        ------
+        ArgumentError
+            Names what is not that of this study.
+        """
+        try:
+            known = {name: json.loads(data.attrs[name]) for name in DESCRIBED}
+            known |= {name: data[name[:-1]].values.tolist() for name in ("seeds", "sizes")}
+        except (KeyError, TypeError, ValueError):
+            raise ArgumentError("data", "no results of a study", "what a study has written") from None
+        here = {name: _tables(getattr(self, name)) for name in known}
+        if other := [name for name in known if not _within(known[name], here[name])]:
+            raise ArgumentError("data", f"results with other {', '.join(other)}", "those of this study")
+
     @property
     def _axes(self) -> dict[str, NDArray]:
         """What numbers the units, by name."""
@@ -195,8 +222,7 @@ class Study:
     def _attributes(self) -> dict[str, Any]:
         return {
             "title": f"{len(self.arms)} arms trained on {len(self.tasks)} tasks, paired by seed",
-            "experiment": _described(self.experiment),
-            **{name: _described(list(getattr(self, name))) for name in ("arms", "tasks")},
+            **{name: _described(getattr(self, name)) for name in DESCRIBED},
             "specification": self.specification,
             "torch_version": version("torch"),
         }
@@ -248,6 +274,16 @@ def _setting(value: Any) -> str:
 def _described(value: Any) -> str:
     """`value` as JSON, dataclasses as tables with their type."""
     return json.dumps(_tables(value), ensure_ascii=False)
+
+
+def _within(known: Any, here: Any) -> bool:
+    """Whether tables agree, but for keys that are `here` alone."""
+    if isinstance(known, dict):
+        return isinstance(here, dict) and all(key in here and _within(known[key], here[key]) for key in known)
+    if isinstance(known, list):
+        same = isinstance(here, list) and len(known) == len(here)
+        return same and all(_within(*pair) for pair in zip(known, here, strict=True))
+    return bool(known == here)
 
 
 def _tables(value: Any) -> Any:
