@@ -16,17 +16,14 @@ from training.statistics import over_seeds
 def claims(data: xr.DataTree) -> list[Claim]:
     """Diagonals, levels and paired differences of each family at each window, signs, and what controls do to them."""
     studies = {name: data[name].to_dataset() for name in FAMILIES}
-    found = [
-        claim
-        for window in windows_of(studies["t1"])
-        for claim in _claims(window, {name: Early.of(name, study, window) for name, study in studies.items()})
-    ]
-    found = marked(found, studies.values())
-    for control, (title, nodes) in CONTROLS.items():
-        for name in nodes:
-            study = data[f"{control}/{name}"].to_dataset()
-            for window in windows_of(study):
-                pair = Early.of(name, study, window), Early.of(name, studies[name], window)
+    found: list[Claim] = []
+    for window in windows_of(studies["t1"]):
+        families = {name: Early.of(name, study, window) for name, study in studies.items()}
+        found += marked(_claims(window, families), studies.values())
+        for control, (title, nodes) in CONTROLS.items():
+            for name in nodes:
+                study = data[f"{control}/{name}"].to_dataset()
+                pair = Early.of(name, study, window), families[name]
                 found += marked(_control(f"fig4.control.{control}.{name}", title, *pair), [study])
     return found
 
