@@ -14,7 +14,8 @@ from training.experiment import BASELINE, MATCHED, MISMATCHED
 
 PAGE = Page("docs/training.md")
 EXAMPLES = Path(__file__).parent.parent / "examples"
-NAMES = ["infilling", "per-loop", "quick", "random-code", "rotation", "shift", "sizes"]
+CONTROLS = ["per-loop-rotation", "per-loop-shift", "random-code-infilling", "random-code-rotation", "random-code-shift"]
+NAMES = sorted([*CONTROLS, "infilling", "quick", "rotation", "shift", "sizes"])
 
 
 def test_examples_and_links():
