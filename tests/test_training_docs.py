@@ -40,7 +40,7 @@ def test_every_example_can_be_run(name):
     assert all(row.count(MATCHED) == 1 and MISMATCHED in row for row in roles)
     if len(study.arms) == 4:
         assert [row.index(MATCHED) for row in roles] == [0, 1, 2, 3]
-        assert (study.units, study.experiment.steps) == (48, 50 if "-" in name else 100)
+        assert (study.units, study.experiment.steps) == ((16, 50) if "-" in name else (48, 100))
     if name == "sizes":
         assert list(study.sizes) == [16, 32, 64, 128, 256, 512]
         assert roles == [[MATCHED, MISMATCHED, BASELINE, BASELINE, BASELINE]]
