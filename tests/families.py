@@ -11,6 +11,14 @@ LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_positio
 LLAMA3 |= {"rope_type": "llama3", "factor": 8.0}
 YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 40, "beta_fast": 4.0}
 DISTIL = {"dim": 24, "n_heads": 3, "hidden_dim": 40, "n_layers": 2, "vocab_size": 20, **SHORT}
+SMALLER = {**TEXT, **SHORT, "hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 12}
+DEBERTA = {
+    "relative_attention": True,
+    "pos_att_type": ["p2c", "c2p"],
+    "position_buckets": 8,
+    "max_relative_positions": 8,
+}
+DEBERTA |= {"norm_rel_ebd": "layer_norm", "num_hidden_layers": 1, "share_att_key": True, "position_biased_input": False}
 IMAGE = {"image_size": 8, "patch_size": 2}
 
 TINY = {
@@ -23,9 +31,13 @@ TINY = {
     "electra as wide": ("ElectraModel", {**TEXT, **SHORT, "embedding_size": 24, "layer_norm_eps": 1e-5}),
     "bloom": ("BloomModel", {"hidden_size": 24, "n_head": 4, "n_layer": 2, "vocab_size": 20}),
     "bloom of 6 heads": ("BloomModel", {"hidden_size": 24, "n_head": 6, "n_layer": 2, "vocab_size": 20}),
+    "gemma2": ("Gemma2Model", {**SMALLER, "num_key_value_heads": 1, "head_dim": 6, "sliding_window": 3}),
+    "gpt_neox": ("GPTNeoXModel", {**SMALLER, "rotary_pct": 0.5}),
+    "gptj": ("GPTJModel", {"n_embd": 8, "n_head": 2, "n_layer": 2, "rotary_dim": 2, "vocab_size": 20}),
     "gemma": ("GemmaModel", {**ROTARY, "head_dim": 6}),
     "esm": ("EsmModel", {**TEXT, **SHORT, **ESM, "token_dropout": True}),
     "esm with a first norm": ("EsmModel", {**TEXT, **SHORT, **ESM, "emb_layer_norm_before": True}),
+    "deberta-v2": ("DebertaV2Model", {**SMALLER, **DEBERTA}),
     "dinov2": ("Dinov2Model", {**TEXT, **IMAGE, "mlp_ratio": 2}),
     "gpt2": ("GPT2Model", {"n_embd": 24, "n_head": 3, "n_layer": 2, "n_positions": 24, "vocab_size": 20}),
     "llama": ("LlamaModel", {**ROTARY, "rope_theta": 500.0}),
@@ -45,6 +57,8 @@ TINY = {
     "roformer": ("RoFormerModel", {**TEXT, **SHORT, "num_attention_heads": 2, "embedding_size": 12}),
     "mpnet": ("MPNetModel", {**TEXT, **SHORT}),
     "mt5": ("MT5EncoderModel", {**T5, "relative_attention_max_distance": 40}),
+    "phi": ("PhiModel", SMALLER),
+    "qwen3": ("Qwen3Model", {**SMALLER, "num_key_value_heads": 1, "head_dim": 6}),
     "qwen2": ("Qwen2Model", {**ROTARY, "rope_theta": 500.0}),
     "roberta": ("RobertaModel", {**TEXT, **SHORT, "layer_norm_eps": 1e-5}),
     "roberta with another padding": ("RobertaModel", {**TEXT, **SHORT, "pad_token_id": 5}),

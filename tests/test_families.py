@@ -37,14 +37,17 @@ class Stack:
     """The layers of a reference in float64, called as its own forward pass calls them, with nothing of ours between."""
 
     def __init__(self, model, kind):
-        with lifted():  # tables of angles in float64 too
-            self.model = type(model)(model.config).double().eval()
-        self.model.load_state_dict(model.state_dict())
+        if family_for(kind).route == "measured":  # its tables are its own
+            self.model = model.double()
+        else:
+            with lifted():  # tables of angles in float64 too
+                self.model = type(model)(model.config).double().eval()
+            self.model.load_state_dict(model.state_dict())
         self.model.config._attn_implementation = "eager"
         self.model.config.use_cache = False
         self.reference = family_for(kind).reference
-        if self.reference.tables is not None:
-            renewed(self.model, self.reference.tables(self.model))
+        with lifted():
+            renewed(self.model, {} if self.reference.tables is None else self.reference.tables(self.model))
 
     def __call__(self, x):
         with lifted():

@@ -75,6 +75,7 @@ class Judge:
         """`network` with the reference's own layers."""
         source = Source(self.reference, self.model)
         with lifted(), torch.no_grad():
+            renewed(self.model, self._tables())
             made = self._pass()
             calls = made.calls
             if not calls:
@@ -116,10 +117,12 @@ class Judge:
         with lifted():
             found = self._differences(network)
             if EXACT < _worst(found).size <= SINGLE and self.settings.typed:
-                tables = {} if self.reference.tables is None else self.reference.tables(self.model)
-                renewed(self.model, dict(self._built().named_buffers()) | dict(tables))
+                renewed(self.model, dict(self._built().named_buffers()) | self._tables())
                 found = self._differences(network)
         return found
+
+    def _tables(self) -> dict[str, Tensor]:
+        return {} if self.reference.tables is None else dict(self.reference.tables(self.model))
 
     def _built(self) -> nn.Module:
         return built(self.family, self.settings, self.weights)

@@ -88,7 +88,7 @@ class Reference:
     tokens : callable or None
         From the config of a model to how many tokens show all that its layers are, TOKENS by default.
     tables : callable or None
-        From a model to tables in float64, by the names of the parameters that keep them in float32.
+        From a model to its tables in float64, by the names of the parameters and buffers that keep them in float32.
     """
 
     layers: str
