@@ -408,7 +408,17 @@ class PriorExperiment(Fitted):
         return look
 
     def seen(self, curves: Curves, arms: Sequence[PriorArm], task: Any) -> Mapping[str, NDArray]:
-        """What was measured at the steps that were watched."""
+        """What was measured at the steps that were watched.
+
+        Parameters
+        ----------
+        curves : Curves
+            Of the training.
+        arms : sequence of PriorArm
+            What was trained.
+        task : object
+            What it was trained on.
+        """
         looks = [curves.snapshots[step] for step in self.watch]
         return {name: np.stack([look[name] for look in looks], axis=1) for name in (looks[0] if looks else ())}
 
