@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from training.looped import Looped
     from training.looped_experiment import LoopedExperiment
     from training.patterns import Pattern, pattern_of
-    from training.prior_experiment import PriorArm, PriorExperiment
+    from training.prior_experiment import PriorArm
     from training.priors import KernelPrior, MaskPrior, NeutralMask, NoPrior, StructuredOpt, StructuredSVD
     from training.statistics import at_steps, early_auc, over_seeds, paired, windows, z_scores
     from training.streams import stream
@@ -85,7 +85,6 @@ _HOME = {
     "Encoder": "encoder",
     "BooleanExperiment": "boolean_experiment",
     "PriorArm": "prior_experiment",
-    "PriorExperiment": "prior_experiment",
 }
 """The module of each name that needs no PyTorch."""
 
@@ -128,7 +127,6 @@ __all__ = [
     "NoPrior",
     "Pattern",
     "PriorArm",
-    "PriorExperiment",
     "RandomMode",
     "Sinusoidal",
     "Snapshot",
