@@ -28,6 +28,7 @@ from dispersion.block.factors import OutputValue, QueryKey, Rotary
 from dispersion.block.feedforward import FeedForward
 from dispersion.block.head import Head
 from dispersion.block.kernel import Kernel, symbols
+from dispersion.block.mask import AttentionMask
 from dispersion.block.normalisation import DyT, LayerNorm, Normalisation, RMSNorm
 from dispersion.errors import ArgumentError, ExclusionError
 from dispersion.line.chain import Chain, core, tail_bound, tail_mass
@@ -53,6 +54,7 @@ __all__ = [
     "Activation",
     "Alibi",
     "ArgumentError",
+    "AttentionMask",
     "AttentionSpectrum",
     "Block",
     "Branches",

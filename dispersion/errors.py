@@ -161,6 +161,23 @@ def whole_array(argument: str, value: ArrayLike, accepted: str = "whole numbers"
     raise ArgumentError(argument, _described(value), accepted) from None
 
 
+def bool_array(argument: str, value: ArrayLike) -> NDArray[np.bool_]:
+    """`value` as an array of bool; the numbers 0 and 1 count as such."""
+    accepted = "True and False, or 1 and 0"
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise ArgumentError(argument, "masked values", accepted)
+    try:
+        array = np.asarray(value)
+        if array.dtype == bool:
+            return array
+        if array.dtype.kind in "iuf" and ((array == 0) | (array == 1)).all():
+            return array.astype(bool)
+    except Exception:  # of ragged lists, or a stranger's __array__
+        raise ArgumentError(argument, type(value).__name__, accepted) from None
+    nan = array.dtype.kind == "f" and np.isnan(array).any()
+    raise ArgumentError(argument, "NaN" if nan else f"{array.dtype} that is neither 0 nor 1", accepted)
+
+
 def frozen_array(argument: str, value: ArrayLike, shape: tuple[int | None, ...]) -> NDArray[np.float64]:
     """`value` as a read-only float64 array of finite numbers, of its own unless the memory of `value` is read-only.
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import logit
 from torch import Tensor, nn
 
-from dispersion import Head
+from dispersion import AttentionMask, Head
 from dispersion.block.factors import Bilinear, Rotary
 from models.encodings import Positional
 from models.layers import Numbers, array, form, parameter
@@ -96,6 +96,36 @@ class Gate(nn.Module):
         return shares + shares * (1 - shares) * self.rest
 
 
+class Masks(nn.Module):
+    """The logits log σ(M) of H `masks`, whose numbers M train; infinite ones stay as they are."""
+
+    finite: Tensor | None
+    rest: Tensor | None
+
+    def __init__(self, masks: Sequence[AttentionMask]) -> None:
+        super().__init__()
+        self.masks = list(masks)
+        m = np.array([mask.m for mask in masks])
+        finite = np.isfinite(m)
+        self.m = parameter(np.where(finite, m, 0.0))
+        some = not finite.all()
+        self.register_buffer("finite", torch.tensor(finite) if some else None)
+        self.register_buffer("rest", torch.tensor(np.where(finite, 0.0, m)) if some else None)
+
+    def forward(self) -> Tensor:
+        """(H, N, N)."""
+        return nn.functional.logsigmoid(self._m())
+
+    def part(self, number: int) -> AttentionMask:
+        """The mask of this `number` as it is now; rows that training has made constant are left free."""
+        m, before = array(self._m()[number]), self.masks[number]
+        same = np.array_equal(m, before.m.astype(np.float32) if self.m.dtype == torch.float32 else before.m)
+        return before if same else AttentionMask(m, rows="free")
+
+    def _m(self) -> Tensor:
+        return self.m if self.finite is None or self.rest is None else torch.where(self.finite, self.m, self.rest)
+
+
 class Attention(nn.Module):
     """Attention of H `heads` of one `form_of`, (…, n, d) → (…, n, d).
 
@@ -106,6 +136,7 @@ class Attention(nn.Module):
     """
 
     gate: Gate | None
+    masks: Masks | None
     bias: nn.Parameter | None
     index: Tensor | None
     position: Tensor | None
@@ -125,9 +156,10 @@ class Attention(nn.Module):
         self.mix = Mix([head.output_value for head in heads], fixed)
         self.kernels = [head.kernel for head in heads]
         self.positions: Any = nn.ModuleList() if index is None else nn.ModuleList(map(Positional, self.kernels))
-        gates, biases = (np.array([getattr(head, name) for head in heads], dtype=float) for name in ("gate", "bias"))
-        self.gate = None if heads[0].gate is None else Gate(gates)
-        self.bias = None if heads[0].bias is None else parameter(biases)
+        self.gate = None if heads[0].gate is None else Gate(np.array([head.gate for head in heads]))
+        masks = [head.mask for head in heads if head.mask is not None]
+        self.masks = Masks(masks) if masks else None
+        self.bias = None if masks or heads[0].bias is None else parameter([head.bias for head in heads])
         position = None if position is None else np.asarray(position, dtype=np.float64)
         for name, value in (("index", index), ("position", position)):
             self.register_buffer(name, None if value is None else torch.tensor(value), persistent=False)
@@ -139,11 +171,12 @@ class Attention(nn.Module):
             later = torch.ones_like(pairs, dtype=torch.bool).triu(1)
             return pairs.masked_fill(later, -torch.inf) if self.causal else pairs
         logits = torch.stack([positional() for positional in self.positions]).flatten(1)
-        if self.bias is not None and self.by_lag:
-            logits = logits + self.bias[:, :, 0]
+        bias = self.bias if self.masks is None else self.masks()
+        if bias is not None and self.by_lag:
+            logits = logits + bias[:, :, 0]
         # the index −1 finds the last one
         pairs = torch.cat([logits, torch.full_like(logits[:, :1], -torch.inf)], dim=1)[:, self.index]
-        return pairs if self.bias is None or self.by_lag else pairs + self.bias
+        return pairs if bias is None or self.by_lag else pairs + bias
 
     def weights(self, x: Tensor) -> Tensor:
         """(…, H, n, n) attention weights at the states `x` (…, n, d)."""
@@ -162,19 +195,21 @@ class Attention(nn.Module):
         """The head of this `number` with the parameters as they are now."""
         query_key = self.content.part(number)
         bilinear = isinstance(query_key, Bilinear)
+        bias = None if self.bias is None else array(self.bias[number])
         return Head(
             self.positions[number].part() if self.positions else self.kernels[number],
             self.mix.part(number),
             query_key.matrix if bilinear else query_key,
             gate=None if self.gate is None else float(array(self.gate()[number])),
-            bias=None if self.bias is None else array(self.bias[number]),
+            bias=bias if self.masks is None else self.masks.part(number),
             key_bias=query_key.linear if bilinear else None,
         )
 
 
 def form_of(head: Head) -> tuple[Any, ...]:
     """What heads must share to stand side by side."""
-    return form(head.query_key), form(head.output_value), head.kernel.causal, head.gate is None, head.bias is None
+    biased = head.bias is None, head.mask is None
+    return form(head.query_key), form(head.output_value), head.kernel.causal, head.gate is None, *biased
 
 
 def projected(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -13,6 +13,7 @@ import dispersion
 import simulate
 from dispersion import (
     Activation,
+    AttentionMask,
     Block,
     Chain,
     FeedForward,
@@ -218,6 +219,12 @@ def calls() -> dict[str, Callable[[dict[str, Any]], Call]]:
             }.items()
         },
         "dispersion.Rotary.rotated": lambda t: (t["rotary"].rotated, {"u": X2, "angle": X2[:, :1]}),
+        "dispersion.AttentionMask": lambda t: (AttentionMask, {"m": W8[:6, :6], "rows": "refuse"}),
+        "dispersion.AttentionMask.of": lambda t: (
+            AttentionMask.of,
+            {"opened": np.tri(6, dtype=bool), "contrast": 4.0, "rows": "refuse"},
+        ),
+        "dispersion.AttentionMask.neutral": lambda t: (AttentionMask.neutral, {"n": 6}),
         "dispersion.Head": lambda t: (Head, head),
         "dispersion.Head.attention": lambda t: (Head(**head).attention, {"x": X2}),
         "dispersion.Head.lag_weights": lambda t: (Head(**head).lag_weights, {"a": A2}),

@@ -22,6 +22,7 @@ import dispersion.block.files
 from dispersion import (
     Activation,
     ArgumentError,
+    AttentionMask,
     Block,
     DyT,
     FeedForward,
@@ -98,6 +99,9 @@ def blocks(draw):
         if content["rotary"] is None:
             content = {"content": maybe(lambda: numbers(d, d)), "key_bias": maybe(lambda: numbers(d))}
         bias = maybe(lambda: draw(arrays(float, (n, n), elements=LOGITS).filter(usable)))
+        if bias is not None and draw(st.booleans()):
+            bias = AttentionMask(bias, draw(st.sampled_from(["isolate", "free"])))
+            bias = bias if usable(bias.logits) else None
         return Head(kernel, numbers(d, d), gate=maybe(lambda: draw(st.floats(0, 1))), bias=bias, **content)
 
     def feedforward():
@@ -330,9 +334,21 @@ def test_no_argument_is_of_a_kind_the_reader_does_not_know():
     from dispersion.block.toml_reader import SCALARS, _scaled, _weights
 
     known = {*SCALARS, "Kernel", "Rotary | None", "Callable[[Floats], ArrayLike]", "ArrayLike", "ArrayLike | None"}
-    known |= {"ArrayLike | OutputValue", "ArrayLike | QueryKey | None"}
+    known |= {"ArrayLike | OutputValue", "ArrayLike | QueryKey | None", "ArrayLike | AttentionMask | None", "Floats"}
     constructors = [getattr(Kernel, name) for name in KERNELS]
-    constructors += [Head, OutputValue, QueryKey, Rotary, relu_mlp, LayerNorm, RMSNorm, DyT, _scaled, _weights]
+    constructors += [
+        Head,
+        AttentionMask,
+        OutputValue,
+        QueryKey,
+        Rotary,
+        relu_mlp,
+        LayerNorm,
+        RMSNorm,
+        DyT,
+        _scaled,
+        _weights,
+    ]
     for function in constructors:
         kinds = {name: kind.annotation for name, kind in inspect.signature(function).parameters.items()}
         given = {kinds.pop("n", "int"), kinds.pop("shape", "int"), kinds.pop("d", "int")}

@@ -15,6 +15,7 @@ from dispersion import Activation, ArgumentError, Block, Head, Kernel
 from dispersion.block.encodings import BUILT_IN as KERNELS
 from dispersion.block.encodings import relu_mlp
 from dispersion.block.factors import OutputValue, QueryKey, Rotary
+from dispersion.block.mask import AttentionMask
 from dispersion.block.toml_reader import AXES, NORMS, Reader, _scaled, _weights
 from figures.phase_diagram import QUANTITIES, PhaseDiagram
 from figures.phase_diagram.arithmetic import LONGEST
@@ -48,6 +49,7 @@ READ = {
     "### `[[head]]`": parameters(Head),
     "### `[head.value]`": parameters(OutputValue),
     "### `[head.content]`": parameters(QueryKey),
+    "### `[head.bias]`": parameters(AttentionMask),
     "### `[head.rotary]`": parameters(Rotary),
     "### `[feedforward]`": {**parameters(_scaled, "d"), **parameters(_weights)},
     "### `[block]`": parameters(Block, "heads", "feedforward", "attention_norm", "feedforward_norm"),
@@ -157,6 +159,9 @@ def places():
     document["head"][0]["content"] = {"query": [[1.0, 0.5]], "key": [[0.3, -0.2]], "query_bias": [0.1]}
     yield document, document["head"][0]["content"], "### `[head.content]`"
     document = copy.deepcopy(DOCUMENT)
+    document["head"][0]["bias"] = {"m": [[0.5] * 8] * 8}
+    yield document, document["head"][0]["bias"], "### `[head.bias]`"
+    document = copy.deepcopy(DOCUMENT)
     yield document, document["feedforward"], "### `[feedforward]`"
     document = copy.deepcopy(DOCUMENT)
     yield document, document["attention_norm"], NORM
@@ -165,7 +170,7 @@ def places():
 OUTSIDE = {"2 or more": 1, "1 or more": 0, "0 or more": -1, "0 to 1": 1.5, "above 0": 0}
 
 
-@pytest.mark.parametrize("place", range(7))
+@pytest.mark.parametrize("place", range(8))
 def test_what_a_key_accepts(place):
     document, part, heading = list(places())[place]
     Reader(Path("block.toml")).block(document)

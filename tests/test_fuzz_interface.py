@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from interface import LEFT_OUT, MADE, calls, exported, things
 from mutations import STRANGE, bent
 
-from dispersion import ArgumentError, Head, Kernel, Mask
+from dispersion import ArgumentError, AttentionMask, Head, Kernel, Mask
 from dispersion.errors import shown
 
 SECONDS = 10
@@ -72,10 +72,10 @@ def finite(result: Any) -> bool:
         return np.asarray(result).dtype.kind not in "fc" or bool(np.isfinite(result).all())
     if isinstance(result, list | tuple):
         return all(map(finite, result))
-    if isinstance(result, Kernel | Mask):
+    if isinstance(result, Kernel | Mask | AttentionMask):
         return True  # logits may be −inf
     if isinstance(result, Head):
-        rest = [field.name for field in fields(result) if field.name != "bias"]
+        rest = [field.name for field in fields(result) if field.name != "pair_bias"]
         return all(finite(getattr(result, name)) for name in rest) and no_more_than_removed(result.bias)
     if is_dataclass(result) and not isinstance(result, type):
         return all(finite(getattr(result, field.name)) for field in fields(result))

@@ -6,20 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from dispersion import ArgumentError
-from dispersion.errors import RNG, choice, flag, frozen, generator, instance, items, shown, whole_number
+from dispersion.block.mask import ROWS
+from dispersion.errors import RNG, bool_array, choice, flag, frozen, generator, instance, items, shown, whole_number
 from dispersion.grid import lag_index
 from dispersion.noun import Noun, cached_property
 
 Pairs = NDArray[np.bool_]
-
-ROWS = ("refuse", "isolate", "free")
-"""What becomes of a row without an open pair: an error, a token that sees itself alone, or one that sees everything.
-
-A softmax ignores a constant shift, so that closing all of a row restricts nothing.
-"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +43,7 @@ class Pattern(Noun):
     def __post_init__(self) -> None:
         instance("name", self.name, str)
         choice("rows", self.rows, ROWS)
-        given = _booleans(self.open)
+        given = bool_array("open", self.open)
         if given.ndim not in (2, 3) or given.shape[-1] != given.shape[-2] or given.shape[-1] < 2 or not given.size:
             raise ArgumentError("open", f"shape {given.shape}", "(T, T) or (heads, T, T), 2 tokens or more")
         if self.rows == "refuse" and not given.any(axis=-1).all():
@@ -308,17 +303,3 @@ TASKS = {
 
 KINDS = ("correct", "wrong", "shifted", "permuted")
 """What a pattern can be to a task."""
-
-
-def _booleans(value: ArrayLike) -> Pairs:
-    """`value` as an array of bool; zeros and ones count as such."""
-    try:
-        array = np.asarray(value)
-    except Exception:  # ragged lists
-        raise ArgumentError("open", type(value).__name__, "an array of bool") from None
-    if array.dtype == bool:
-        return array
-    if array.dtype.kind in "iuf" and np.isin(array, (0, 1)).all():
-        return array.astype(bool)
-    got = "NaN" if array.dtype.kind == "f" and np.isnan(array).any() else f"{array.dtype} that is neither 0 nor 1"
-    raise ArgumentError("open", got, "an array of bool")

@@ -15,8 +15,9 @@
 A kernel is a constructor of `Kernel` (type) with its arguments but the number of tokens, which is that of the block;
 without a type it is a table, {logits = […], causal = false}. A list of kernels is the sum of their logits, each times
 its `weight`. [attention_norm] and [feedforward_norm] have a type, LayerNorm, RMSNorm or DyT, and its arguments, the
-gain being one if not given. [head.rotary] has the arguments of `Rotary`, [head.content] those of `QueryKey` and
-[head.value] those of `OutputValue`, where they stand for the array of that name. An array is a nested list, or
+gain being one if not given. [head.rotary] has the arguments of `Rotary`, [head.content] those of `QueryKey`,
+[head.value] those of `OutputValue` and [head.bias] those of `AttentionMask`, where they stand for the array of that
+name. An array is a nested list, or
 {npz = "name"} for the one of that name in the npz file. Unknown keys are refused.
 """
 

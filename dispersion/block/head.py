@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dispersion.block.factors import Bilinear, ContentLogit, OutputValue, QueryKey, Rotary
 from dispersion.block.kernel import Kernel, grid_symbol, softmax, symbol_at
+from dispersion.block.mask import AttentionMask
 from dispersion.errors import (
     ArgumentError,
     frozen,
@@ -31,8 +32,9 @@ from dispersion.quiet import beyond_float64
 class Head(Noun):
     """One attention head.
 
-    It keeps `output_value`, O and V, and `query_key`, the Bilinear, QueryKey or Rotary that makes queries, keys and
-    content logits. The matrices `value` and `content` of factors are multiplied out when asked for.
+    It keeps `output_value`, O and V, `query_key`, the Bilinear, QueryKey or Rotary that makes queries, keys and content
+    logits, and `pair_bias`, the bias or its mask. The matrices `value` and `content` of factors are multiplied out when
+    asked for, and so are the logits `bias` of a mask.
 
     Parameters
     ----------
@@ -47,8 +49,8 @@ class Head(Noun):
     gate : float or None
         g of gated positional attention (GPSA), 0 ≤ g ≤ 1: A = (1−g) softmax(content) + g softmax(positional); None for
         one softmax of their sum.
-    bias : (N, N) array_like or None
-        Further positional logits, for example `mask_logits` of a mask. −inf removes a pair. J(q) exists only if it is a
+    bias : (N, N) array_like, AttentionMask or None
+        Further positional logits, or the mask whose logits they are. −inf removes a pair. J(q) exists only if it is a
         function of the lag.
     key_bias : (d,) array_like or None
         w, a further content logit wᵀx_j, as biases of the queries make; None for zero.
@@ -58,7 +60,7 @@ class Head(Noun):
     output_value: OutputValue
     query_key: ContentLogit
     gate: float | None
-    bias: NDArray[np.float64] | None
+    pair_bias: NDArray[np.float64] | AttentionMask | None
 
     def __init__(
         self,
@@ -67,7 +69,7 @@ class Head(Noun):
         content: ArrayLike | QueryKey | None = None,
         rotary: Rotary | None = None,
         gate: float | None = None,
-        bias: ArrayLike | None = None,
+        bias: ArrayLike | AttentionMask | None = None,
         key_bias: ArrayLike | None = None,
     ) -> None:
         instance("kernel", kernel, Kernel)
@@ -85,7 +87,7 @@ class Head(Noun):
         set_field(self, "output_value", output_value)
         set_field(self, "query_key", _content_logit(content, key_bias, kernel, d))
         set_field(self, "gate", gate)
-        set_field(self, "bias", None if bias is None else _pair_logits(bias, kernel.n))
+        set_field(self, "pair_bias", None if bias is None else _pair_bias(bias, kernel.n))
         if self.bias is not None and np.isneginf(self.positional()).all(axis=1).any():
             got = "a token without keys: where the kernel has a lag, the bias is −inf"
             raise ArgumentError("bias", got, "one pair or more for each token")
@@ -111,6 +113,16 @@ class Head(Noun):
         return self.query_key.linear
 
     @property
+    def mask(self) -> AttentionMask | None:
+        """The mask whose logits are `bias`, or None."""
+        return self.pair_bias if isinstance(self.pair_bias, AttentionMask) else None
+
+    @property
+    def bias(self) -> NDArray[np.float64] | None:
+        """(N, N) further positional logits, of a mask log σ(M); None for zero."""
+        return self.pair_bias.logits if isinstance(self.pair_bias, AttentionMask) else self.pair_bias
+
+    @property
     def rotary(self) -> Rotary | None:
         """The rotary encoding, or None."""
         return self.query_key if isinstance(self.query_key, Rotary) else None
@@ -125,7 +137,7 @@ class Head(Noun):
             "content": self.content if bilinear else self.query_key if rotary is None else None,
             "rotary": rotary,
             "gate": self.gate,
-            "bias": self.bias,
+            "bias": self.pair_bias,
             "key_bias": self.key_bias if bilinear else None,
         }
 
@@ -272,7 +284,11 @@ def _content_logit(
     return content
 
 
-def _pair_logits(bias: ArrayLike, n: int) -> NDArray[np.float64]:
+def _pair_bias(bias: ArrayLike | AttentionMask, n: int) -> NDArray[np.float64] | AttentionMask:
+    if isinstance(bias, AttentionMask):
+        if bias.n != n:
+            raise ArgumentError("bias", f"a mask of {bias.n} tokens", f"one of {n}, as in the kernel")
+        return bias
     array = frozen_logits("bias", bias, (n, n))
     if np.isneginf(array).all(axis=1).any():
         raise ArgumentError("bias", "a row of −inf", "finite numbers, −inf to remove a pair")

@@ -23,6 +23,7 @@ from dispersion.block.factors import OutputValue, QueryKey, Rotary
 from dispersion.block.feedforward import FeedForward
 from dispersion.block.head import Head
 from dispersion.block.kernel import Kernel
+from dispersion.block.mask import AttentionMask
 from dispersion.block.normalisation import DyT, LayerNorm, Normalisation, RMSNorm
 from dispersion.block.stored import REAL, Arrays
 from dispersion.errors import ArgumentError, whole_number
@@ -31,7 +32,7 @@ from dispersion.memory import require
 Table = dict[str, Any]
 NPZ = "an npz file of numbers beside the TOML file"
 NORMS: dict[str, type[Normalisation]] = {norm.__name__: norm for norm in (LayerNorm, RMSNorm, DyT)}
-FACTORS: dict[str, Callable] = {"OutputValue": OutputValue, "QueryKey": QueryKey}
+PARTS: dict[str, Callable] = {"OutputValue": OutputValue, "QueryKey": QueryKey, "AttentionMask": AttentionMask}
 SCALARS: dict[str, tuple[tuple[type, ...], str]] = {
     "bool": ((bool,), "true or false"),
     "str": ((str,), "a string"),
@@ -113,9 +114,9 @@ class Reader:
             return self.kernel(path, value)
         if annotation == "Rotary | None":
             return self.make(path, value, Rotary)
-        for name, factors in FACTORS.items():
+        for name, part in PARTS.items():
             if name in annotation and isinstance(value, dict) and set(value) != {"npz"}:
-                return self.make(path, value, factors)
+                return self.make(path, value, part)
         if annotation.startswith("Callable"):
             return self.make(path, value, relu_mlp)
         return self.numbers(path, value)
