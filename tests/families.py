@@ -20,11 +20,17 @@ DEBERTA = {
 }
 DEBERTA |= {"norm_rel_ebd": "layer_norm", "num_hidden_layers": 1, "share_att_key": True, "position_biased_input": False}
 IMAGE = {"image_size": 8, "patch_size": 2}
+PICTURE = {name: value for name, value in TEXT.items() if name != "vocab_size"}
+YOLOS = {"image_size": [8, 12], "patch_size": 2, "num_detection_tokens": 5, "use_mid_position_embeddings": False}
 
 TINY = {
     "albert": ("AlbertModel", {**TEXT, **SHORT, "embedding_size": 12, "num_hidden_groups": 2}),
     "bert": ("BertModel", {**TEXT, **SHORT}),
     "camembert": ("CamembertModel", {**TEXT, **SHORT, "hidden_act": "gelu_new"}),
+    "clip_text_model": ("CLIPTextModel", {**TEXT, **SHORT}),
+    "clip_vision_model": ("CLIPVisionModel", {**PICTURE, **IMAGE}),
+    "deit": ("DeiTModel", {**PICTURE, **IMAGE}),
+    "deit without biases": ("DeiTModel", {**PICTURE, **IMAGE, "qkv_bias": False}),
     "distilbert": ("DistilBertModel", DISTIL),
     "distilbert with sines": ("DistilBertModel", {**DISTIL, "sinusoidal_pos_embds": True, "activation": "relu"}),
     "electra": ("ElectraModel", {**TEXT, **SHORT, "embedding_size": 12}),
@@ -63,10 +69,14 @@ TINY = {
     "roberta": ("RobertaModel", {**TEXT, **SHORT, "layer_norm_eps": 1e-5}),
     "roberta with another padding": ("RobertaModel", {**TEXT, **SHORT, "pad_token_id": 5}),
     "xlm-roberta": ("XLMRobertaModel", {**TEXT, **SHORT, "type_vocab_size": 1}),
+    "siglip_text_model": ("SiglipTextModel", {**TEXT, **SHORT}),
+    "siglip_vision_model": ("SiglipVisionModel", {**PICTURE, **IMAGE}),
     "t5": ("T5EncoderModel", T5),
     "t5 gated": ("T5Model", {**T5, "feed_forward_proj": "gated-gelu"}),
     "umt5": ("UMT5EncoderModel", T5),
     "vit": ("ViTModel", {**TEXT, **IMAGE}),
+    "vit_mae": ("ViTMAEModel", {**PICTURE, **IMAGE, "mask_ratio": 0.5}),
+    "yolos": ("YolosModel", {**PICTURE, **YOLOS}),
 }
 """By the model type, and what is special about it, if anything."""
 

@@ -152,11 +152,11 @@ def _maker(reference: Reference, settings: Mapping[str, Any]) -> Callable[[], nn
         try:
             with warnings.catch_warnings(), no_init_weights():
                 warnings.simplefilter("ignore")
-                config = transformers.AutoConfig.for_model(name, **values)
                 if reference.model.startswith("Auto"):
+                    config = transformers.AutoConfig.for_model(name, **values)
                     found = kind.from_config(config, attn_implementation="eager", trust_remote_code=False)
                 else:
-                    found = kind._from_config(config, attn_implementation="eager")
+                    found = kind._from_config(kind.config_class(**values), attn_implementation="eager")
         except Exception as error:  # a config may say anything
             got = f"settings of which transformers makes no {name} ({type(error).__name__}: {error})"
             raise ArgumentError("config", shown(got, str), f"the settings of a {name}") from None

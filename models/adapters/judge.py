@@ -20,7 +20,7 @@ from models.adapters.comparison import Comparison, Difference
 from models.adapters.double import built, copied, lifted, renewed
 from models.adapters.network import Embedding, Network
 from models.adapters.opaque import Opaque, Source
-from models.adapters.reference import Pass, Reference, token_ids
+from models.adapters.reference import Pass, Reference, token_ids, vocabulary
 from models.adapters.registry import Family
 from models.adapters.settings import Settings
 from models.adapters.stages import first_stage
@@ -138,7 +138,7 @@ class Judge:
     def _of_embedding(self, network: Network, made: Pass) -> list[Difference]:
         """The difference of the embedding, where tokens go into the reference."""
         embedding, first = network.embedding, made.calls[0].input
-        if embedding is None or embedding.tokens is None or not hasattr(self.model, "get_input_embeddings"):
+        if embedding is None or embedding.tokens is None or vocabulary(self.model) is None:
             return []
         ids = token_ids(self.model, first.shape[-2])[0]
         return [Difference(None, "embedding", _distance(torch.tensor(embedding(ids.numpy())), first))]

@@ -44,12 +44,27 @@ def token_ids(model: Any, n: int) -> Tensor:
     n : int
         How many.
     """
-    vocabulary, padding = model.get_input_embeddings().num_embeddings, getattr(model.config, "pad_token_id", None)
-    known = torch.tensor([token for token in range(min(vocabulary, 1000)) if token != padding])
+    count, padding = vocabulary(model), getattr(model.config, "pad_token_id", None)
+    known = torch.tensor([token for token in range(min(count or 0, 1000)) if token != padding])
     return known[(7 * torch.arange(n) + 3) % len(known)][None]
 
 
-def of_pixels(model: Any, n: int) -> Tensor:
+def vocabulary(model: Any) -> int | None:
+    """How many tokens `model` knows, None if it is given no tokens.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Of transformers.
+    """
+    inputs = getattr(model, "get_input_embeddings", None)
+    if inputs is not None:
+        found: int | None = getattr(inputs(), "num_embeddings", None)
+        return found
+    return getattr(getattr(model, "config", None), "vocab_size", None)
+
+
+def of_pixels(model: Any, n: int, **more: Any) -> Tensor:
     """(1, N, d) what a vision model makes of a random image, whose size says N.
 
     Parameters
@@ -58,11 +73,13 @@ def of_pixels(model: Any, n: int) -> Tensor:
         Of transformers.
     n : int
         Not used.
+    more : Any
+        What else the model is given.
     """
     size, generator = model.config.image_size, torch.Generator().manual_seed(0)
     height, width = (size, size) if isinstance(size, int) else size
     pixels = torch.randn(1, model.config.num_channels, height, width, generator=generator, dtype=torch.float64)
-    result: Tensor = model(pixel_values=pixels).last_hidden_state
+    result: Tensor = model(pixel_values=pixels, **more).last_hidden_state
     return result
 
 
