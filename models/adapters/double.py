@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -93,6 +94,9 @@ def built(family: Family, settings: Settings, weights: Weights) -> nn.Module:
     asked = {name: value for name, value in asked.items() if value is not None} | settings.seen
     asked = dict(asked if reference.renamed is None else reference.renamed(asked))
     make = _maker(reference, asked)
+    for name in sorted((settings.handed & set(asked)) - set(family.harmless) - _known(reference, asked)):
+        got = f"{shown(name, str)} = {shown(asked[name])}, which {family.name} does not know"
+        raise ArgumentError("config", got, f"the settings of {family.name}; leave out what does not change its map")
     with torch.device("meta"):
         shapes = {name: tensor.shape for name, tensor in make().state_dict().items()}
     inner = prefix_of(shapes, family.anchor) or ""
@@ -136,6 +140,16 @@ def renewed(model: nn.Module, tables: Mapping[str, Tensor]) -> None:
         new = tables.get(name)
         if new is not None and new.shape == known.shape and torch.allclose(new, known, rtol=ROUNDED, atol=0):
             known.data = new
+
+
+def _known(reference: Reference, settings: Mapping[str, Any]) -> set[str]:
+    """The names of the settings that transformers knows for a model_type, every name where it is of another package."""
+    if reference.build is not None:
+        return set(settings)
+    import transformers
+
+    kind = type(transformers.AutoConfig.for_model(str(settings.get("model_type"))))
+    return {*kind().to_dict(), *kind.attribute_map, *signature(kind.__init__).parameters}
 
 
 def _maker(reference: Reference, settings: Mapping[str, Any]) -> Callable[[], nn.Module]:

@@ -62,10 +62,19 @@ def gpt_neox(weights: Weights, settings: Settings) -> Network:
     within=r"h\.",
     model_types=("gptj",),
     reference=Reference(r"h\.\d+"),
+    harmless=(
+        "summary_type",
+        "summary_use_proj",
+        "summary_activation",
+        "summary_first_dropout",
+        "summary_proj_to_labels",
+    ),
     boundary="causal",
 )
 def gptj(weights: Weights, settings: Settings) -> Network:
     """A GPT-J decoder, whose layers are those of the reference."""
+    settings.only("rotary", True)
+    settings.only("scale_attn_weights", True)
     return Network(weights.family, ())
 
 
@@ -107,6 +116,7 @@ def qwen3(weights: Weights, settings: Settings) -> Network:
     within=r"layers\.",
     model_types=("gemma2",),
     reference=Reference(r"layers\.\d+", tables=frequencies),
+    harmless=("cache_implementation",),
     boundary="causal",
 )
 def gemma2(weights: Weights, settings: Settings) -> Network:
@@ -126,10 +136,13 @@ def gemma2(weights: Weights, settings: Settings) -> Network:
     reference=Reference(r"encoder\.layer\.\d+"),
 )
 def deberta(weights: Weights, settings: Settings) -> Network:
-    """A DeBERTa encoder, whose layers are those of the reference; layer_norm_eps, position_biased_input.
+    """A DeBERTa encoder, whose layers are those of the reference; layer_norm_eps, position_biased_input; what it reads
+    beside its own settings: position_buckets, norm_rel_ebd, share_att_key, attention_head_size, embedding_size.
 
     A convolution beside the first layer is refused: it is none of them.
     """
+    for name in ("position_buckets", "norm_rel_ebd", "share_att_key", "attention_head_size", "embedding_size"):
+        settings.find(name)  # attributes that the reference looks for
     kernel = settings.find("conv_kernel_size")
     if kernel not in (None, 0):
         raise ArgumentError("config", f"conv_kernel_size = {shown(kernel)}", "a network without a convolution")

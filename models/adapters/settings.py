@@ -75,6 +75,8 @@ class Settings:
         self.asked: set[str] = set()
         self.seen: dict[str, int] = {}
         """Those that the weights show."""
+        self.handed: set[str] = set()
+        """Those that another implementation has to know."""
         self.typed = isinstance(values.get("model_type"), str)
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -132,7 +134,8 @@ class Settings:
         """Ask for every setting but those of HARMLESS, for an implementation that knows them all."""
         self.only("quantization_config")
         self.only("auto_map")
-        self.asked |= {name for name in self.values if name not in HARMLESS and not str(name).startswith("_")}
+        own = {name for name in self.values if name not in HARMLESS and not str(name).startswith("_")}
+        self.handed, self.asked = own - self.asked, self.asked | own
 
     def finish(self, family: str, harmless: Collection[str] = ()) -> None:
         """Refuse a setting that nobody asked for, unless it is of HARMLESS or the `harmless` of the `family`."""
