@@ -11,6 +11,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from training.arithmetic import Addition, Multiplication
+    from training.arithmetic_experiment import ArithmeticExperiment
     from training.arms import Arm, Engineered, Given, RandomMode, Sinusoidal, Standard
     from training.batch import Batch
     from training.boolean import Cyclic3, Majority3, ThreeSym, TwoParity
@@ -85,6 +87,9 @@ _HOME = {
     "Encoder": "encoder",
     "BooleanExperiment": "boolean_experiment",
     "PriorArm": "prior_experiment",
+    "Addition": "arithmetic",
+    "Multiplication": "arithmetic",
+    "ArithmeticExperiment": "arithmetic_experiment",
 }
 """The module of each name that needs no PyTorch."""
 
@@ -104,6 +109,8 @@ INSTALLED = find_spec("torch") is not None
 """Whether PyTorch is installed; without it only what needs none is exported."""
 
 __all__ = [
+    "Addition",
+    "ArithmeticExperiment",
     "Arm",
     "Batch",
     "BooleanExperiment",
@@ -123,6 +130,7 @@ __all__ = [
     "LoopedExperiment",
     "Majority3",
     "MaskPrior",
+    "Multiplication",
     "NeutralMask",
     "NoPrior",
     "Pattern",

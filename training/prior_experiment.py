@@ -138,7 +138,7 @@ class PriorExperiment(Fitted):
         Names what cannot be used.
     """
 
-    MOST: ClassVar[int | None] = 1024
+    MOST: ClassVar[int | None] = 256
 
     steps: int = 2500
     batch: int = 32
@@ -279,6 +279,8 @@ class PriorExperiment(Fitted):
             try:
                 pattern = self.pattern(instance("arm", arm, PriorArm), task, seed)
                 pattern.over(self.heads, bare.tokens)
+                if self.watch and not pattern.restricts.any():
+                    raise ArgumentError("pattern", "one that restricts no row", "one that does, or nothing to watch")
                 if "kernel" in arm.prior.parts:
                     arm.prior.place(bare, pattern)
             except ArgumentError as error:
