@@ -19,12 +19,16 @@ DEBERTA = {
     "max_relative_positions": 8,
 }
 DEBERTA |= {"norm_rel_ebd": "layer_norm", "num_hidden_layers": 1, "share_att_key": True, "position_biased_input": False}
+BART = {"d_model": 24, "encoder_layers": 2, "encoder_attention_heads": 3, "encoder_ffn_dim": 40, **SHORT}
+BART |= {"vocab_size": 20, "decoder_layers": 1, "decoder_attention_heads": 2, "decoder_ffn_dim": 30}
+WHISPER = {**BART, "max_source_positions": 12, "max_target_positions": 12, "num_mel_bins": 6, "pad_token_id": 0}
 IMAGE = {"image_size": 8, "patch_size": 2}
 PICTURE = {name: value for name, value in TEXT.items() if name != "vocab_size"}
 YOLOS = {"image_size": [8, 12], "patch_size": 2, "num_detection_tokens": 5, "use_mid_position_embeddings": False}
 
 TINY = {
     "albert": ("AlbertModel", {**TEXT, **SHORT, "embedding_size": 12, "num_hidden_groups": 2}),
+    "bart": ("BartModel", {**BART, "scale_embedding": True}),
     "bert": ("BertModel", {**TEXT, **SHORT}),
     "camembert": ("CamembertModel", {**TEXT, **SHORT, "hidden_act": "gelu_new"}),
     "clip_text_model": ("CLIPTextModel", {**TEXT, **SHORT}),
@@ -76,6 +80,7 @@ TINY = {
     "umt5": ("UMT5EncoderModel", T5),
     "vit": ("ViTModel", {**TEXT, **IMAGE}),
     "vit_mae": ("ViTMAEModel", {**PICTURE, **IMAGE, "mask_ratio": 0.5}),
+    "whisper": ("WhisperModel", WHISPER),
     "yolos": ("YolosModel", {**PICTURE, **YOLOS}),
 }
 """By the model type, and what is special about it, if anything."""
