@@ -30,6 +30,7 @@ from dispersion.block.head import Head
 from dispersion.block.kernel import Kernel, symbols
 from dispersion.block.mask import AttentionMask
 from dispersion.block.normalisation import DyT, LayerNorm, Normalisation, RMSNorm
+from dispersion.block.sensitivity import MaskedSoftmax
 from dispersion.errors import ArgumentError, ExclusionError
 from dispersion.line.chain import Chain, core, tail_bound, tail_mass
 from dispersion.line.pseudospectra import Pseudospectrum, pseudospectrum
@@ -75,6 +76,7 @@ __all__ = [
     "KerplePower",
     "LayerNorm",
     "Mask",
+    "MaskedSoftmax",
     "Mode",
     "Normalisation",
     "Optimal",

@@ -225,6 +225,11 @@ def calls() -> dict[str, Callable[[dict[str, Any]], Call]]:
             {"opened": np.tri(6, dtype=bool), "contrast": 4.0, "rows": "refuse"},
         ),
         "dispersion.AttentionMask.neutral": lambda t: (AttentionMask.neutral, {"n": 6}),
+        "dispersion.MaskedSoftmax": lambda t: (D.MaskedSoftmax, {"query": A2, "keys": X2, "m": W8[0, :6]}),
+        "dispersion.MaskedSoftmax.bounds": lambda t: (
+            D.MaskedSoftmax(A2, X2, W8[0, :6]).bounds,
+            {"query": 3.0, "keys": 9.0},
+        ),
         "dispersion.Head": lambda t: (Head, head),
         "dispersion.Head.attention": lambda t: (Head(**head).attention, {"x": X2}),
         "dispersion.Head.lag_weights": lambda t: (Head(**head).lag_weights, {"a": A2}),

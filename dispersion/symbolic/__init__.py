@@ -1,8 +1,9 @@
-"""Derivations of linear theory with sympy: J(q) from the definition of the block, λ(q) in closed form."""
+"""Derivations of linear theory with sympy: J(q) of the block, λ(q) in closed form, and the masked softmax."""
 
 from dispersion.symbolic.block import SymbolicBlock, SymbolicHead, symbolic_jacobian
 from dispersion.symbolic.derivation import Derivation
 from dispersion.symbolic.kernels import closed_form
+from dispersion.symbolic.masks import masked_softmax, masked_softmax_bounds, masked_softmax_norms
 from dispersion.symbolic.relation import (
     DERIVATIONS,
     jacobian,
@@ -24,6 +25,9 @@ __all__ = [
     "jacobian_no_positions",
     "jacobian_post_layer_norm",
     "layer_norm_derivative",
+    "masked_softmax",
+    "masked_softmax_bounds",
+    "masked_softmax_norms",
     "rms_norm_derivative",
     "symbolic_jacobian",
 ]

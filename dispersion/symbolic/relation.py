@@ -21,6 +21,7 @@ from sympy import Eq, Expr, Function, Matrix, Symbol, diag, exp, eye, ones, symb
 from dispersion.symbolic.block import SymbolicBlock, SymbolicHead, layer_norm, rational, rms_norm
 from dispersion.symbolic.derivation import Derivation, equation, vanishes
 from dispersion.symbolic.kernels import DERIVATIONS as KERNELS
+from dispersion.symbolic.masks import DERIVATIONS as MASKS
 
 Z, SCALE = Symbol("z"), Symbol("epsilon_a")
 NOTES = (
@@ -325,5 +326,6 @@ DERIVATIONS: dict[str, Callable[[], Derivation]] = {
     "layernorm": layer_norm_derivative,
     "rmsnorm": rms_norm_derivative,
     **KERNELS,
+    **MASKS,
 }
 """Every derivation of linear theory, by name."""
