@@ -57,10 +57,13 @@ def draw(data: xr.DataTree, axes: dict[str, Axes]) -> None:
         axes[curves].set(ylim=(0, 1), xlabel="step")
         _draw_roles(study.share, study, axes[shares])
         axes[shares].axhline(1, color=GREY, linewidth=0.6, linestyle=":", zorder=0)
-        axes[shares].set(ylim=(0, None), xlabel="step")
+        axes[shares].set_xlabel("step")
+    ends = np.concatenate([axes[letter].get_ylim() for letter in "jkl"])
+    for letter in "jkl":
+        axes[letter].set_ylim(min(0.8, ends.min()), max(1.2, ends.max()))
     axes["g"].set_ylabel("held-out accuracy")
     axes["j"].set_ylabel("share of first mode")
-    axes["j"].legend(loc="lower left")
+    axes["j"].legend(loc="upper left")
     axes["g"].annotate(
         "chance",
         (1, CHANCE),

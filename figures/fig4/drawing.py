@@ -30,7 +30,7 @@ def draw(data: xr.DataTree, axes: dict[str, Axes]) -> None:
         axes[letter].set_axis_off()
     for letter, name in zip("ghi", FAMILIES, strict=True):
         _draw_differences(data, name, axes[letter])
-    axes["g"].set_ylabel("AUC, matched − mismatched")
+    axes["g"].set_ylabel("matched − mismatched")
     handles, names = axes["h"].get_legend_handles_labels()
     axes["h"].figure.legend(handles, names, loc="outside lower center", ncols=3)
     for letter, ax in axes.items():
