@@ -2,7 +2,7 @@
 
 a  at the best step of each curve;  b  at the last step;  c, d  learning curves with the fewest and the most examples.
 Not in the paper: e, f  the growth of every wavenumber as the matched and the mismatched arm train on the most examples;
-g  how much of their modes is left. Bars are bootstrap intervals over seeds, bands one standard deviation.
+g  how much of their modes is left. Bars are bootstrap intervals over seeds, bands the middle half of the seeds.
 """
 
 from __future__ import annotations
@@ -76,8 +76,10 @@ def draw(data: xr.DataTree, axes: dict[str, Axes]) -> None:
         curves = study.cross_entropy.sel(size=size)
         for arm, look in STYLES.items():
             _draw_band(curves.sel(arm=arm), axes[letter], {**look, "marker": ""}, arm)
-        axes[letter].set(xlabel="step", ylabel="cross-entropy (nat)")
+        axes[letter].set_xlabel("step")
         axes[letter].set_title(f"{size} examples")
+    for letter in "abcd":
+        _logarithmic(axes[letter])
     handles, names = axes["a"].get_legend_handles_labels()
     axes["a"].figure.legend(handles, names, loc="outside upper center", ncols=len(names))
     for letter, role in zip("ef", (MATCHED, MISMATCHED), strict=True):
@@ -106,16 +108,24 @@ def _draw_sizes(values: xr.DataArray, ax: Axes) -> None:
         # an interval of one seed is none
         ends = np.nan_to_num(abs(np.stack([found.low, found.high]) - found.difference.values))
         ax.errorbar(found["size"], found.difference, ends, elinewidth=0.8, markersize=3.5, label=arm, **look)
-    ax.set(xscale="log", xlabel="examples in the training set", ylabel="cross-entropy (nat)")
+    ax.set(xscale="log", xlabel="examples in the training set")
     ax.set_xticks(values["size"].values, values["size"].values)
+
+
+def _logarithmic(ax: Axes) -> None:
+    """The axis of cross-entropies."""
+    ax.set(yscale="log", ylabel="cross-entropy (nat)")
+    low, high = ax.get_ylim()
+    ticks = [tick for tick in (0.2, 0.5, 1, 2, 5, 10, 20, 50) if low <= tick <= high]
+    ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.minorticks_off()
 
 
 def _draw_band(values: xr.DataArray, ax: Axes, look: dict[str, Any], label: str) -> None:
-    """A mean over seeds with a band of one standard deviation, over the other dimension."""
-    mean, spread = values.mean("seed"), values.std("seed")
+    """A mean over seeds with a band between their quartiles, over the other dimension."""
+    mean, (low, high) = values.mean("seed"), values.quantile([0.25, 0.75], "seed")
     steps = mean[mean.dims[0]]
-    ax.fill_between(steps, mean - spread, mean + spread, color=look["color"], alpha=0.2, linewidth=0)
+    ax.fill_between(steps, low, high, color=look["color"], alpha=0.2, linewidth=0)
     ax.plot(steps, mean, label=label, **look)
 
 
