@@ -116,7 +116,7 @@ def _logarithmic(ax: Axes) -> None:
     """The axis of cross-entropies."""
     ax.set(yscale="log", ylabel="cross-entropy (nat)")
     low, high = ax.get_ylim()
-    ticks = [tick for tick in (0.2, 0.5, 1, 2, 5, 10, 20, 50) if low <= tick <= high]
+    ticks = [tick for tick in (0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10, 20) if low <= tick <= high]
     ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.minorticks_off()
 
