@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
-from numba.core.cgutils import get_or_insert_function
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import intrinsic as _intrinsic
 from numba.extending import lower_builtin, models, register_model
@@ -147,17 +146,6 @@ def total_of(typing: Any, value: Any) -> Any:
         return builder.extract_element(arguments[0], ir.IntType(32)(0))
 
     return types.float32(lanes), generate
-
-
-@intrinsic
-def root(typing: Any, value: Any) -> Any:
-    """√ of each lane, correctly rounded; NaN below zero."""
-
-    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        kind = ir.FunctionType(VECTOR, [VECTOR])
-        return builder.call(get_or_insert_function(builder.module, kind, f"llvm.sqrt.v{LANES}f32"), arguments)
-
-    return lanes(lanes), generate
 
 
 def _numbers(start: int, count: int) -> Any:

@@ -1,95 +1,81 @@
-"""Compiled LayerNorm of states whose features stand one row after another, and its derivative. Importing this imports
-numba.
+"""Compiled LayerNorm of states whose features stand one row after another, and its derivative.
+
+Rows are gone through one after another, so that memory is read as it lies. Importing this imports numba.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 
 from dispersion.compiled import entry
-from training._lanes import LANES, ONE, ZERO, load, root, splat, store, total_of
+
+ZERO, ONE = np.float32(0.0), np.float32(1.0)
+
+
+@njit(nogil=True, fastmath={"contract", "reassoc", "nsz"}, error_model="numpy")
+def _sums(row, other):  # type: ignore[no-untyped-def]
+    """Σ row·other and Σ row, added in whatever order is fast."""
+    product, total = ZERO, ZERO
+    for c in range(len(row)):
+        product += row[c] * other[c]
+        total += row[c]
+    return product, total
 
 
 @entry()
-def normalise(x, gain, shift, made, z, scale, copies, d, columns, eps):  # type: ignore[no-untyped-def]
-    """made ← gain ∘ z + shift, z ← (x − mean) scale, scale ← 1/√(variance + eps), `x` (copies, d, columns) flat.
+def normalise(x, gain, shift, made, z, scale, eps):  # type: ignore[no-untyped-def]
+    """made ← gain ∘ z + shift, z ← (x − mean) scale, scale ← 1/√(variance + eps), of `x` (M, d, columns).
 
-    gain, shift : (copies, d); scale : (copies, columns).
+    gain, shift : (M, d); scale : (M, columns).
     """
-    share, whole = np.float32(1.0 / d), columns // LANES * LANES
+    copies, d, columns = x.shape
+    share = ONE / np.float32(d)
     for m in range(copies):
-        for column in range(0, whole, LANES):
-            start = m * d * columns + column
-            mean = splat(ZERO)
-            for k in range(d):
-                mean = mean + load(x, start + k * columns)
-            mean = mean * share
-            variance = splat(ZERO)
-            for k in range(d):
-                y = load(x, start + k * columns) - mean
-                variance = variance + y * y
-            factor = ONE / root(variance * share + eps)
-            store(scale, m * columns + column, factor)
-            for k in range(d):
-                y = (load(x, start + k * columns) - mean) * factor
-                store(z, start + k * columns, y)
-                store(made, start + k * columns, y * gain[m * d + k] + shift[m * d + k])
-        for column in range(whole, columns):
-            start = m * d * columns + column
-            average = ZERO
-            for k in range(d):
-                average += x[start + k * columns]
-            average *= share
-            square = ZERO
-            for k in range(d):
-                square += (x[start + k * columns] - average) ** 2
-            one = np.float32(1.0) / np.sqrt(square * share + eps)
-            scale[m * columns + column] = one
-            for k in range(d):
-                value = (x[start + k * columns] - average) * one
-                z[start + k * columns] = value
-                made[start + k * columns] = value * gain[m * d + k] + shift[m * d + k]
+        mean, factor = np.zeros(columns, np.float32), scale[m]
+        factor[:] = 0
+        for k in range(d):
+            row = x[m, k]
+            for c in range(columns):
+                mean[c] += row[c]
+        for c in range(columns):
+            mean[c] *= share
+        for k in range(d):
+            row, centred = x[m, k], z[m, k]
+            for c in range(columns):
+                y = row[c] - mean[c]
+                centred[c] = y
+                factor[c] += y * y
+        for c in range(columns):
+            factor[c] = ONE / np.sqrt(factor[c] * share + eps)
+        for k in range(d):
+            out, centred, g, b = made[m, k], z[m, k], gain[m, k], shift[m, k]
+            for c in range(columns):
+                y = centred[c] * factor[c]
+                centred[c] = y
+                out[c] = y * g + b
 
 
 @entry()
-def normalise_back(  # type: ignore[no-untyped-def]
-    slope, z, scale, gain, x_slope, gain_slope, shift_slope, copies, d, columns
-):
+def normalise_back(slope, z, scale, gain, x_slope, gain_slope, shift_slope):  # type: ignore[no-untyped-def]
     """From the `slope` of what was made those of x, gain and shift, which are written."""
-    share, whole = np.float32(1.0 / d), columns // LANES * LANES
+    copies, d, columns = z.shape
+    share = ONE / np.float32(d)
     for m in range(copies):
-        for row in range(m * d, (m + 1) * d):
-            by_gain, by_shift = splat(ZERO), splat(ZERO)
-            for column in range(row * columns, row * columns + whole, LANES):
-                s = load(slope, column)
-                by_gain = by_gain + s * load(z, column)
-                by_shift = by_shift + s
-            gain_slope[row], shift_slope[row] = total_of(by_gain), total_of(by_shift)
-            for column in range(row * columns + whole, (row + 1) * columns):
-                gain_slope[row] += slope[column] * z[column]
-                shift_slope[row] += slope[column]
-        for column in range(0, whole, LANES):
-            start = m * d * columns + column
-            mean, along = splat(ZERO), splat(ZERO)
-            for k in range(d):
-                s = load(slope, start + k * columns) * gain[m * d + k]
-                mean = mean + s
-                along = along + s * load(z, start + k * columns)
-            mean, along, factor = mean * share, along * share, load(scale, m * columns + column)
-            for k in range(d):
-                at = start + k * columns
-                s = load(slope, at) * gain[m * d + k]
-                store(x_slope, at, (s - mean - load(z, at) * along) * factor)
-        for column in range(whole, columns):
-            start = m * d * columns + column
-            average, length = ZERO, ZERO
-            for k in range(d):
-                value = slope[start + k * columns] * gain[m * d + k]
-                average += value
-                length += value * z[start + k * columns]
-            average *= share
-            length *= share
-            for k in range(d):
-                at = start + k * columns
-                value = slope[at] * gain[m * d + k] - average - z[at] * length
-                x_slope[at] = value * scale[m * columns + column]
+        mean, along = np.zeros(columns, np.float32), np.zeros(columns, np.float32)
+        factor = scale[m]
+        for k in range(d):
+            row, one, out, g = slope[m, k], z[m, k], x_slope[m, k], gain[m, k]
+            for c in range(columns):
+                s = row[c] * g
+                out[c] = s
+                mean[c] += s
+                along[c] += s * one[c]
+            gain_slope[m, k], shift_slope[m, k] = _sums(row, one)
+        for c in range(columns):
+            mean[c] *= share
+            along[c] *= share
+        for k in range(d):
+            one, out = z[m, k], x_slope[m, k]
+            for c in range(columns):
+                out[c] = (out[c] - mean[c] - one[c] * along[c]) * factor[c]

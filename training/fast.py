@@ -120,8 +120,7 @@ class _Norm(torch.autograd.Function):
 
         x, gain = x.contiguous(), gain.contiguous()
         made, z, scale = torch.empty_like(x), torch.empty_like(x), x.new_empty(x.shape[0], x.shape[2])
-        ctx.sizes = x.shape
-        normalise(*map(_flat, (x, gain, shift.contiguous(), made, z, scale)), *ctx.sizes, np.float32(eps))
+        normalise(*map(_array, (x, gain, shift.contiguous(), made, z, scale)), np.float32(eps))
         ctx.save_for_backward(z, scale, gain)
         return made
 
@@ -132,9 +131,13 @@ class _Norm(torch.autograd.Function):
 
         z, scale, gain = ctx.saved_tensors
         found = torch.empty_like(z), torch.empty_like(gain), torch.empty_like(gain)
-        normalise_back(*map(_flat, (slope.contiguous(), z, scale, gain, *found)), *ctx.sizes)
+        normalise_back(*map(_array, (slope.contiguous(), z, scale, gain, *found)))
         return *found, None
 
 
+def _array(x: Tensor) -> NDArray[np.float32]:
+    return x.detach().numpy()
+
+
 def _flat(x: Tensor) -> NDArray[np.float32]:
-    return x.detach().numpy().reshape(-1)
+    return _array(x).reshape(-1)
