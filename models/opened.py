@@ -112,7 +112,10 @@ def _network(model: str, network: Network, tokens: int | None, layers: int | Non
     count = len(network.layers) if layers is None else layers
     if count > len(network.layers):
         raise ArgumentError("layers", count, f"at most the {len(network.layers)} of the checkpoint")
-    n = tokens or TOKENS
+    window = network.window
+    n = (tokens or TOKENS) if window is None else window.tokens
+    if tokens not in (None, n):
+        raise ArgumentError("tokens", tokens, f"{n}, those of the window")
     heads = max(getattr(layer, "heads", HEADS) for layer in network.layers)
     require("tokens", f"{n:,} and {heads} heads, attention", 8 * COPIES * heads * n**2)
     notes = [_told(network), *network.notes]
@@ -132,11 +135,14 @@ def _network(model: str, network: Network, tokens: int | None, layers: int | Non
     if network.obstacle is None:
         return replace(asked, blocks=tuple(network.blocks(n)[:count])).with_ends(boundary)
     if blocky and boundary == "periodic" and network.boundary == "open":
-        closed = _closed(asked, tuple(network.blocks(n)[:count]))
+        around = (n,) if window is None else window.window
+        blocks = network.blocks(n if window is None else around)
+        closed = _closed(replace(asked, shape=around), tuple(blocks[:count]))
         if closed is not None:
             return closed
-    which = "that of the middle token" if blocky else "measured"
-    chains = tuple(network.chains(n)[:count]) if blocky else None
+    line = blocky and window is None
+    which = "that of the middle token" if line else "measured"
+    chains = tuple(network.chains(n)[:count]) if line else None
     told = (*notes, f"J(q) is {which}: {network.obstacle}")
     return replace(asked, chains=chains, notes=told).with_ends(boundary)
 

@@ -23,12 +23,17 @@ BART = {"d_model": 24, "encoder_layers": 2, "encoder_attention_heads": 3, "encod
 BART |= {"vocab_size": 20, "decoder_layers": 1, "decoder_attention_heads": 2, "decoder_ffn_dim": 30}
 WHISPER = {**BART, "max_source_positions": 12, "max_target_positions": 12, "num_mel_bins": 6, "pad_token_id": 0}
 IMAGE = {"image_size": 8, "patch_size": 2}
+SWIN = {"image_size": 12, "patch_size": 2, "embed_dim": 24, "depths": [2, 2], "num_heads": [3, 4], "window_size": 3}
+BEIT = {"image_size": 6, "patch_size": 2, "use_relative_position_bias": True}
+SHARED = {"use_relative_position_bias": False, "use_shared_relative_position_bias": True, "use_mean_pooling": False}
 PICTURE = {name: value for name, value in TEXT.items() if name != "vocab_size"}
 YOLOS = {"image_size": [8, 12], "patch_size": 2, "num_detection_tokens": 5, "use_mid_position_embeddings": False}
 
 TINY = {
     "albert": ("AlbertModel", {**TEXT, **SHORT, "embedding_size": 12, "num_hidden_groups": 2}),
     "bart": ("BartModel", {**BART, "scale_embedding": True}),
+    "beit": ("BeitModel", {**PICTURE, **BEIT}),
+    "beit of one bias": ("BeitModel", {**PICTURE, **BEIT, **SHARED}),
     "bert": ("BertModel", {**TEXT, **SHORT}),
     "camembert": ("CamembertModel", {**TEXT, **SHORT, "hidden_act": "gelu_new"}),
     "clip_text_model": ("CLIPTextModel", {**TEXT, **SHORT}),
@@ -75,6 +80,7 @@ TINY = {
     "xlm-roberta": ("XLMRobertaModel", {**TEXT, **SHORT, "type_vocab_size": 1}),
     "siglip_text_model": ("SiglipTextModel", {**TEXT, **SHORT}),
     "siglip_vision_model": ("SiglipVisionModel", {**PICTURE, **IMAGE}),
+    "swin": ("SwinModel", SWIN),
     "t5": ("T5EncoderModel", T5),
     "t5 gated": ("T5Model", {**T5, "feed_forward_proj": "gated-gelu"}),
     "umt5": ("UMT5EncoderModel", T5),
@@ -84,6 +90,9 @@ TINY = {
     "yolos": ("YolosModel", {**PICTURE, **YOLOS}),
 }
 """By the model type, and what is special about it, if anything."""
+
+TOKENS = {"swin": 9, "beit": 10, "beit of one bias": 10}
+"""Of those that run on a window; others run on any number."""
 
 
 def tiny(kind, seed=0):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -151,31 +151,19 @@ class Layer:
             return "causal"
         return "periodic" if self.frequencies is None and self.encodings is None else "open"
 
-    def block(self, n: int) -> Block:
+    def block(self, n: int | tuple[int, ...]) -> Block:
         """The same map as a Block on a ring of `n` tokens.
 
         A causal layer, or one with rotary frequencies off the grid, is that of a line: `Chain(block, n, …)` runs it.
 
         Parameters
         ----------
-        n : int
-            Number of tokens.
+        n : int or tuple of int
+            Number of tokens, or their shape.
         """
-        bias = np.zeros(self.d) if self.out_bias is None else self.out_bias
-        if self.value_bias is not None:
-            bias = bias + self.out @ self.value_bias
-        gate = self.weight_gate, self.bias_gate
-        feedforward = FeedForward(self.weight_in, self.weight_out, self.activation, self.bias_in, self.bias_out, *gate)
         plain = Kernel(np.zeros(n), causal=self.causal)
         kernels = [plain] * self.heads if self.encodings is None else [self._kernel(one, n) for one in self.encodings]
-        return Block(
-            [self._head(number, kernel) for number, kernel in enumerate(kernels)],
-            feedforward,
-            attention_norm=self.attention_norm,
-            feedforward_norm=self.feedforward_norm,
-            placement=self.placement,
-            attention_bias=bias,
-        )
+        return self._of(kernels)
 
     def module(self) -> nn.Module:
         """The same map as a float64 torch module, for any number of tokens; its parameters are frozen."""
@@ -183,11 +171,28 @@ class Layer:
             return AnyLength(self)
         return TorchBlock(self.block(2), self.boundary, any_length=True, fixed=True).requires_grad_(False)
 
-    def _kernel(self, encoding: Encoding, n: int) -> Kernel:
+    def _of(self, kernels: Sequence[Kernel], biases: Sequence[Floats] | None = None) -> Block:
+        """The Block with these `kernels` of the heads, and a bias of each pair of tokens."""
+        bias = np.zeros(self.d) if self.out_bias is None else self.out_bias
+        if self.value_bias is not None:
+            bias = bias + self.out @ self.value_bias
+        gate = self.weight_gate, self.bias_gate
+        feedforward = FeedForward(self.weight_in, self.weight_out, self.activation, self.bias_in, self.bias_out, *gate)
+        pairs = [None] * self.heads if biases is None else biases
+        return Block(
+            [self._head(number, *each) for number, each in enumerate(zip(kernels, pairs, strict=True))],
+            feedforward,
+            attention_norm=self.attention_norm,
+            feedforward_norm=self.feedforward_norm,
+            placement=self.placement,
+            attention_bias=bias,
+        )
+
+    def _kernel(self, encoding: Encoding, n: int | tuple[int, ...]) -> Kernel:
         kernel = Kernel.of(encoding, n)
         return kernel if kernel.causal == self.causal else Kernel(kernel.logits, self.causal)
 
-    def _head(self, number: int, kernel: Kernel) -> Head:
+    def _head(self, number: int, kernel: Kernel, bias: Floats | None = None) -> Head:
         rows = slice(number * self.size, (number + 1) * self.size)
         query, key = self.query[rows], self.key[rows]
         biases = [None if bias is None else bias[rows] for bias in (self.query_bias, self.key_bias)]
@@ -196,7 +201,7 @@ class Layer:
             query, biases[0] = factor * query, None if biases[0] is None else factor * biases[0]
         value = OutputValue(self.out[:, rows], self.value[rows])
         if self.frequencies is None:
-            return Head(kernel, value, QueryKey(query, key, *biases))
+            return Head(kernel, value, QueryKey(query, key, *biases), bias=bias)
         order, frequencies = self._turning
         turned = [None if bias is None else bias[order] for bias in biases]
         return Head(kernel, value, rotary=Rotary(query[order], key[order], frequencies, "half", *turned))

@@ -16,6 +16,7 @@ from dispersion import ArgumentError, Block, Chain, Normalisation, absolute_logi
 from models.adapters.comparison import Comparison
 from models.adapters.layer import Layer
 from models.adapters.opaque import Opaque
+from models.adapters.window import WindowLayer
 from models.layers import Norm
 
 Floats = NDArray[np.float64]
@@ -147,6 +148,12 @@ class Network:
         return next(boundary for boundary in ("causal", "open", "periodic") if boundary in ends)
 
     @property
+    def window(self) -> WindowLayer | None:
+        """The first layer, where layers run on a window in two dimensions and no other number of tokens; else None."""
+        first = self.layers[0]
+        return first if isinstance(first, WindowLayer) else None
+
+    @property
     def obstacle(self) -> str | None:
         """Why J(q) of the layers cannot come from Blocks on a ring, or None if it can."""
         if any(isinstance(layer, Opaque) for layer in self.layers):
@@ -155,6 +162,8 @@ class Network:
             return "its attention is causal, so rows have different weights"
         if any(isinstance(layer, Layer) and layer.frequencies is not None for layer in self.layers):
             return "its rotary frequencies are off the grid of a ring"
+        if self.window is not None:
+            return "it runs on a window, whose edges have fewer tokens to see"
         return None if self.boundary == "periodic" else "it runs on a line, whose ends have fewer tokens to see"
 
     @cached_property
@@ -166,15 +175,15 @@ class Network:
                 made[id(layer)] = layer.module()
         return tuple(made[id(layer)] for layer in self.layers)
 
-    def blocks(self, n: int) -> list[Block]:
-        """The same layers as Blocks on a ring, one Block for a layer applied often.
+    def blocks(self, n: int | tuple[int, ...]) -> list[Block]:
+        """The same layers as Blocks on a ring, or around the torus of a window, one for a layer applied often.
 
         Exact on the ring where `obstacle` is None; for causal or rotary layers see `chains`.
 
         Parameters
         ----------
-        n : int
-            Number of tokens.
+        n : int or tuple of int
+            Number of tokens, or the shape of the window.
         """
         made: dict[int, Block] = {}
         for layer in self.layers:

@@ -72,12 +72,12 @@ class Opaque:
         call = self.source.calls(8, torch.device("cpu"))[self.number]
         return OpaqueModule(self.source, self.number, call.module).requires_grad_(False)
 
-    def block(self, n: int) -> Block:
+    def block(self, n: int | tuple[int, ...]) -> Block:
         """Refused: there is none.
 
         Parameters
         ----------
-        n : int
+        n : int or tuple of int
             Number of tokens.
         """
         raise ArgumentError("network", "layers that are no Blocks", "a network that is made of Blocks")
