@@ -77,7 +77,7 @@ def draw(data: xr.DataTree, axes: dict[str, Axes]) -> None:
     )
     for letter, ax in axes.items():
         if ax.axison:
-            panel_label(ax, letter)
+            panel_label(ax, letter, y=4)
 
 
 def _paper(family: Family) -> str:

@@ -86,6 +86,7 @@ def draw(data: xr.DataTree, axes: dict[str, Axes]) -> None:
         _draw_growth(study.growth.sel(size=sizes.max(), arm=role), axes[letter])
         axes[letter].axvline(carrier(study), color=GREY, linewidth=0.6, linestyle=":", zorder=0)
         axes[letter].set_title(f"{role}, {sizes.max()} examples")
+    axes["e"].legend(title="step", fontsize=6, title_fontsize=6, loc="upper right")
     for role in (MATCHED, MISMATCHED):
         for size, line in ((sizes.min(), ":"), (sizes.max(), "-")):
             look = {"color": STYLES[role]["color"], "linestyle": line}
@@ -136,7 +137,6 @@ def _draw_growth(growth: xr.DataArray, ax: Axes) -> None:
         ax.plot(means.wavenumber, means.sel(watched=step), ".-", color=colour, linewidth=0.9, label=f"{step}")
     ax.axhline(1, color=GREY, linewidth=0.6, zorder=0)
     ax.set(xlabel="wavenumber $k$", ylabel=r"growth $\rho(J(q))$")
-    ax.legend(title="step", fontsize=6, title_fontsize=6, loc="upper right")
 
 
 # Claims
@@ -151,6 +151,7 @@ def claims(data: xr.DataTree) -> list[Claim]:
     ends = sorted({int(study["size"].min()), int(study["size"].max())})
     found += [_early(study.cross_entropy.sel(size=size), size) for size in ends]
     found += [claim for role in (MATCHED, MISMATCHED) for size in ends for claim in _prior(study, role, size)]
+    found += [_grown(study, size) for size in ends]
     return marked(found, [study])
 
 
@@ -229,4 +230,20 @@ def _prior(study: xr.Dataset, role: str, size: int) -> Iterator[Claim]:
         same == len(end),
         f"seeds of {len(end)}, beside q = 0; it grows by {float(end.mean('seed')[first]):.3f} a loop, at first by "
         f"{float(start.mean('seed')[first]):.3f}",
+    )
+
+
+def _grown(study: xr.Dataset, size: int) -> Claim:
+    """Whether a mismatched arm learns to amplify the wavenumber of the task."""
+    k = carrier(study)
+    growth = study.growth.sel(size=size, arm=MISMATCHED, wavenumber=k)
+    first, last = (over_seeds(growth.isel(watched=place)) for place in (0, -1))
+    return Claim(
+        f"fig7.grown.mismatched.n{size}",
+        f"with {size} examples the mismatched arm comes to amplify the wavenumber of the task, k = {k}",
+        None,
+        float(last.difference),
+        bool(last.low > 1),
+        f"growth of k = {k} a loop after {int(growth.watched[-1])} steps, {interval(last)}, at first "
+        f"{float(first.difference):.3f}; met if above 1",
     )

@@ -198,6 +198,10 @@ def test_a_mode_that_is_overtaken(data):
     assert after["fig7.fastest.mismatched.n512"].here == 2
     assert not after["fig7.fastest.mismatched.n512"].met
     assert after["fig7.fastest.matched.n512"].met
+    assert (before["fig7.grown.mismatched.n512"].here, before["fig7.grown.mismatched.n512"].met) == (0.9, False)
+    growth.loc[{"arm": "mismatched", "watched": study.watched[-1], "wavenumber": 4}] = 1.2
+    claim = met("fig7", changed(data["fig7"], "sizes", growth=growth))["fig7.grown.mismatched.n16"]
+    assert (claim.here, claim.met) == (pytest.approx(1.2), True)
 
 
 def test_one_seed_and_unfinished_results_have_claims_too(data, patched):
