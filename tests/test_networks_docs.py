@@ -2,7 +2,6 @@
 
 import re
 import textwrap
-from types import SimpleNamespace
 
 import pytest
 
@@ -33,6 +32,7 @@ MODELS = {
     "ViT": {**SIZE, "image_size": 16, "patch_size": 8},
     "GPT2": {"n_embd": 16, "n_layer": 2, "n_head": 2, "vocab_size": 20},
     "Llama": {**SIZE, "vocab_size": 20},
+    "T5": {"d_model": 16, "num_layers": 2, "num_heads": 2, "d_kv": 8, "d_ff": 24, "vocab_size": 20},
 }
 
 
@@ -46,11 +46,11 @@ def test_three_lines_for_a_live_model(path, name, monkeypatch, capsys):
     torch.manual_seed(0)
     config = getattr(transformers, f"{name}Config")(**MODELS[name])
     model = getattr(transformers, f"{name}Model")(config)
-    monkeypatch.setattr(transformers, "AutoModel", SimpleNamespace(from_pretrained=lambda _: model))
+    monkeypatch.setattr(transformers.AutoModel, "from_pretrained", lambda _: model)
     exec(textwrap.dedent(lines), {})
     printed = capsys.readouterr().out
     assert "largest growth is" in printed
-    assert printed.startswith("what grows most") == (name in ("GPT2", "Llama"))  # on a line
+    assert printed.startswith("what grows most") == (name in ("GPT2", "Llama", "T5"))  # on a line
 
 
 def test_the_criteria_are_those_of_the_code():
