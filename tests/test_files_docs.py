@@ -23,9 +23,10 @@ from figures.phase_diagram.diagram import DEPTH, NAME, POINTS
 from figures.phase_diagram.spec import BLOCK, DEFAULTS, OPTIONS
 from training import Study, Target, engineer
 from training.looped_experiment import LoopedExperiment
-from training.spec import ARMS, KEYS, MANY, SETTINGS, TASKS
+from training.spec import ARMS, FAMILIES, MANY, TASKS
 
 PAGE = Page("docs/files.md")
+LOOPED, BOOLEAN, ARITHMETIC = FAMILIES
 
 
 def table(heading):
@@ -230,8 +231,8 @@ def as_text(default):
 
 def test_every_key_and_default_of_a_study():
     listed = keys("## A study")
-    assert set(listed) == set(KEYS)
-    defaults = {**signatures(Study, MANY), **signatures(LoopedExperiment, SETTINGS)}
+    assert set(listed) == set(LOOPED.keys)
+    defaults = {**signatures(Study, MANY), **signatures(LoopedExperiment, LOOPED.settings)}
     assert {name: listed[name][1] for name in defaults} == {name: as_text(value) for name, value in defaults.items()}
 
 
@@ -298,6 +299,77 @@ def test_what_a_study_accepts(place, tmp_path):
             assert "own.study.toml" in str(refused.value)
             part.clear()
             part.update(before)
+
+
+PRIORS = PAGE.text.split("\n### A study of priors\n", 1)[1]
+PRIOR_TASKS, PRIOR_SETTINGS, PRIOR_ARMS, PRIOR_KEYS = (
+    [[cell.strip() for cell in row.split(" | ")] for row in rows.strip("\n| ").replace(" |\n| ", "\n").split("\n")]
+    for rows in re.findall(r"\n\| ---.*?\n(\|.*?)\n\n", PRIORS, re.DOTALL)
+)
+
+
+def test_every_key_and_default_of_a_study_of_priors():
+    listed = {row[0].strip("`"): row[-1].split("; ") for row in PRIOR_SETTINGS}
+    both = (BOOLEAN, ARITHMETIC)
+    assert set(listed) == {name for family in both for name in family.settings}
+    for number, family in enumerate(both):
+        for name, value in signatures(family.experiment, family.settings).items():
+            stated = listed[name]
+            assert stated[number if len(stated) > 1 else 0] == (as_text(value) if value is not None else "none")
+    named = [(set(re.findall(r"`(\w+)`", row[0])), row[2]) for row in PRIOR_TASKS]
+    for (names, text), family in zip(named, both, strict=True):
+        assert names == set(family.tasks)
+        for task in family.tasks.values():
+            ((key, kind),) = parameters(task).items()
+            assert text.startswith(f"`{key}`")
+            assert text.endswith(f"`{kind.default}`")
+
+
+def test_every_key_and_default_of_arms_of_priors():
+    listed = {row[0].strip("`"): row[-1] for row in PRIOR_KEYS}
+    kinds = {row[0].strip("`"): set(re.findall(r"`(\w+)`", row[-1])) for row in PRIOR_ARMS}
+    found = {name: parameters(kind) for name, kind in BOOLEAN.arms.items()}
+    assert kinds == {name: set(keys) for name, keys in found.items()}
+    assert set(listed) == {key for keys in found.values() for key in keys}
+    for keys_of in found.values():
+        assert {name: listed[name] for name in keys_of} == {n: as_text(kind.default) for n, kind in keys_of.items()}
+
+
+PRIOR_STUDY = {"steps": 2, "seeds": 1, "sizes": [16], "task": [{"type": "2parity"}], "arm": [{"type": "mask"}]}
+
+
+@pytest.mark.parametrize("kind", BOOLEAN.arms)
+def test_what_an_arm_of_a_prior_accepts(kind, tmp_path):
+    task = "cyclic3" if kind == "kernel" else "2parity"  # kernels need a circulant pattern
+    document = {**PRIOR_STUDY, "task": [{"type": task}]}
+    assert len(load_study(tmp_path, {**document, "arm": [{"type": kind, "decay": ["nowhere", "elsewhere"]}]}).arms) == 2
+    for name in parameters(BOOLEAN.arms[kind]):
+        for value in (datetime.date(2020, 1, 1), "x", [], 0):
+            if (name, value) == ("contrast", []):
+                assert load_study(tmp_path, {**document, "arm": [{"type": kind, name: [2, 1]}]}).arms
+            with pytest.raises(ArgumentError) as refused:
+                load_study(tmp_path, {**document, "arm": [{"type": kind, name: value}]})
+            assert f"arm[0].{name}: got" in str(refused.value), (name, value)
+
+
+@pytest.mark.parametrize("task", [*BOOLEAN.tasks, *ARITHMETIC.tasks])
+def test_what_a_study_of_priors_accepts(task, tmp_path):
+    family = BOOLEAN if task in BOOLEAN.tasks else ARITHMETIC
+    heads = 3 if family is BOOLEAN else 4
+    document = {**PRIOR_STUDY, "heads": heads, "task": [{"type": task}], "arm": [{"type": "default"}]}
+    assert isinstance(load_study(tmp_path, document).experiment, family.experiment)
+    for name in family.settings:
+        for value in (datetime.date(2020, 1, 1), "x", True, -1):
+            with pytest.raises(ArgumentError) as refused:
+                load_study(tmp_path, {**document, name: value})
+            assert f"own.study.toml: {name}" in str(refused.value), (name, value)
+    for name in (*family.without, "loops", "device"):
+        with pytest.raises(ArgumentError, match=f"{name}: got an unknown key"):
+            load_study(tmp_path, {**document, name: 8})
+    key = "n" if family is BOOLEAN else "digits"
+    for other, wrong in ((task, rf"task\[1\].*\b{key}\b.*: got 99"), ("spectral_infilling", r"task\[1\]\.type: got")):
+        with pytest.raises(ArgumentError, match=wrong):
+            load_study(tmp_path, {**document, "task": [{"type": task}, {"type": other, key: 99}]})
 
 
 def load_study(folder, document):

@@ -34,6 +34,11 @@ def test_arms_are_named_by_what_differs():
         (PriorArm(MaskPrior(), decay="elsewhere"), {"kernel"}, {"mask", "kernel"}),
         (PriorArm(KernelPrior(), decay="elsewhere"), {"mask"}, {"mask", "kernel"}),
         (PriorArm(StructuredSVD(), decay="elsewhere"), {"mask", "kernel"}, {"mask", "kernel", "query", "key"}),
+        (
+            PriorArm(StructuredSVD(), decay="beyond"),
+            {"mask", "kernel"},
+            {"mask", "kernel", "query", "key", "embedding"},
+        ),
     ],
 )
 def test_what_an_arm_holds_and_what_decays(arm, held, spared):

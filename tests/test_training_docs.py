@@ -16,6 +16,7 @@ PAGE = Page("docs/training.md")
 EXAMPLES = Path(__file__).parent.parent / "examples"
 CONTROLS = ["per-loop-rotation", "per-loop-shift", "random-code-infilling", "random-code-rotation", "random-code-shift"]
 NAMES = sorted([*CONTROLS, "infilling", "quick", "rotation", "shift", "sizes"])
+PRIORS = [f"{name}{size}" for name in ("addition", "masks", "multiplication") for size in ("", "-paper")]
 
 
 def test_examples_and_links():
@@ -28,9 +29,9 @@ def test_a_curve_takes_ten_lines():
 
 
 def test_every_study_is_in_the_readme():
-    assert sorted(path.name.split(".")[0] for path in EXAMPLES.glob("*.study.toml")) == NAMES
+    assert sorted(path.name.split(".")[0] for path in EXAMPLES.glob("*.study.toml")) == sorted([*NAMES, *PRIORS])
     readme = (EXAMPLES / "README.md").read_text(encoding="utf-8")
-    assert all(f"`{name}.study.toml`" in readme for name in NAMES)
+    assert all(f"`{name}.study.toml`" in readme for name in (*NAMES, *PRIORS))
 
 
 @pytest.mark.parametrize("name", NAMES)

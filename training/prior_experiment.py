@@ -30,8 +30,11 @@ if TYPE_CHECKING:
     from training.encoders import Encoders
     from training.fitting import Curves
 
-DECAYS = ("everywhere", "nowhere", "elsewhere")
-"""Where weights decay: in all that trains, in nothing, or in all but the prior."""
+DECAYS = ("everywhere", "nowhere", "elsewhere", "beyond")
+"""Where weights decay: in all that trains, in nothing, in all but the prior, or in all but the prior and TOKENS."""
+
+TOKENS = ("embedding", "positions")
+"""Parts of an encoder that queries and keys are made of, and without which a prior in them says nothing."""
 
 OPTIMISERS = ("adam", "adamw")
 """Adam with weight decay coupled to the gradient, or decoupled from it."""
@@ -64,7 +67,8 @@ class PriorArm:
     pattern : str
         What the pattern is to the task: 'correct', 'wrong', 'shifted' or 'permuted'.
     decay : str
-        Where weights decay: 'everywhere', 'nowhere', or 'elsewhere' than in the prior.
+        Where weights decay: 'everywhere', 'nowhere', 'elsewhere' than in the prior, or 'beyond' the prior, the
+        embedding and the positions.
     optimiser : str
         'adam', whose decay is coupled to the gradient, or 'adamw'.
     """
@@ -108,7 +112,8 @@ class PriorArm:
         """
         if self.decay == "nowhere" or part in self.frozen:
             return False
-        return self.decay == "everywhere" or part not in self.prior.parts
+        spared = {"everywhere": (), "elsewhere": self.prior.parts, "beyond": (*self.prior.parts, *TOKENS)}
+        return part not in spared[self.decay]
 
 
 @dataclass(frozen=True)

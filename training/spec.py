@@ -1,6 +1,6 @@
 """Studies from a TOML specification: how the networks train, the tasks and the arms.
 
-steps = 300                     # also: batch, rate, loops, d, …, the fields of LoopedExperiment
+steps = 300                     # also: batch, rate, d, …, the fields of the experiment that the tasks belong to
 seeds = 12
 sizes = [512]
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,13 @@ from typing import Any
 from dispersion import ArgumentError, Block
 from dispersion.block.toml_reader import Reader, read_toml
 from dispersion.errors import shown
+from training.arithmetic_experiment import ArithmeticExperiment
 from training.arms import Engineered, Given, RandomMode, Sinusoidal, Standard
+from training.boolean_experiment import BooleanExperiment
 from training.engineering import Target
+from training.fitted import Fitted
 from training.looped_experiment import LoopedExperiment
+from training.prior_spec import ARITHMETIC, BOOLEAN, PRIORS
 from training.study import Study
 from training.tasks import CoherentShift, FeatureRotation, SpectralInfilling
 
@@ -81,12 +85,47 @@ ARMS: dict[str, Callable[..., Any]] = {
 OUTSIDE = ("device", "autocast", "compile")
 """Fields of the experiment that a file does not have: they are of the machine."""
 
-SETTINGS = tuple(item.name for item in fields(LoopedExperiment) if item.name not in OUTSIDE)
-KEYS = (*SETTINGS, "seeds", "sizes", "task", "arm")
 
-LISTS = {"tuple[int, ...]": "whole numbers", "tuple[float, float]": "numbers", "Sequence[str]": "names"}
-LISTS |= {"Sequence[int]": "whole numbers", "int | Sequence[int]": "whole numbers, or one number"}
-"""Annotations of what is a list in a file, and what it is of."""
+@dataclass(frozen=True)
+class Family:
+    """An experiment, what a [[task]] and an [[arm]] of it may be by `type`, and its fields that do not apply."""
+
+    experiment: type[Fitted]
+    tasks: Mapping[str, Callable[..., Any]]
+    arms: Mapping[str, Callable[..., Any]]
+    without: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """Fields of the experiment that a file has."""
+        return tuple(item.name for item in fields(self.experiment) if item.name not in (*OUTSIDE, *self.without))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All keys of a file."""
+        return (*self.settings, "seeds", "sizes", "task", "arm")
+
+
+FAMILIES = (
+    Family(LoopedExperiment, TASKS, ARMS),
+    Family(BooleanExperiment, BOOLEAN, PRIORS, ("held_out",)),
+    Family(ArithmeticExperiment, ARITHMETIC, PRIORS, ("pool", "rows", "start_row", "start_column")),
+)
+"""A study file is of the one that its first task belongs to."""
+
+LISTS: dict[str, tuple[Any, str]] = {
+    "tuple[int, ...]": (int | float, "whole numbers"),
+    "tuple[float, float]": (int | float, "numbers"),
+    "Sequence[str]": (str, "names"),
+    "Sequence[int]": (int | float, "whole numbers"),
+    "int | Sequence[int]": (int | float, "whole numbers, or one number"),
+    "Numbers": (int | float, "numbers, or one number"),
+    "Words": (str, "names, or one name"),
+}
+"""Annotations of what is a list in a file, what its items are, and how to say it."""
+
+ONE: dict[str, tuple[type, ...]] = {"int | Sequence[int]": (int,), "Numbers": (int, float), "Words": (str,)}
+"""What may stand there in place of a list."""
 
 
 class StudyReader(Reader):
@@ -96,11 +135,11 @@ class StudyReader(Reader):
         """`value` for a parameter with this `annotation`."""
         if annotation not in LISTS:
             return super().read(path, annotation, value)
-        if annotation.startswith("int |") and type(value) is int:
+        if type(value) in ONE.get(annotation, ()):
             return value
-        kinds = str if annotation == "Sequence[str]" else int | float
+        kinds, words = LISTS[annotation]
         if not isinstance(value, list) or not all(isinstance(item, kinds) for item in value):
-            raise ArgumentError(path, shown(value), f"a list of {LISTS[annotation]}")
+            raise ArgumentError(path, shown(value), f"a list of {words}")
         return tuple(value)
 
     def choose(self, path: str, table: object, kinds: Mapping[str, Callable[..., Any]], **given: Any) -> Any:
@@ -128,21 +167,33 @@ def load(path: str | os.PathLike[str], **changes: Any) -> Study:
 
 
 def _study(reader: StudyReader, document: Mapping[str, Any], text: str, changes: Mapping[str, Any]) -> Study:
+    tables = _tables("task", document.get("task"))
+    family = _family(tables[0])
     for key in document:
-        if key not in KEYS:
-            raise ArgumentError(key, "an unknown key", ", ".join(KEYS))
-    settings = {key: document[key] for key in SETTINGS if key in document}
-    experiment = reader.make("", settings, LoopedExperiment, **changes)
-    tasks = [
-        reader.choose(f"task[{number}]", table, TASKS)
-        for number, table in enumerate(_tables("task", document.get("task")))
-    ]
-    arms = [
-        reader.choose(f"arm[{number}]", table, ARMS, loops=experiment.turning, folder=reader.file.parent)
-        for number, table in enumerate(_tables("arm", document.get("arm")))
-    ]
-    given = {name: reader.read(name, kind, document[name]) for name, kind in MANY.items() if name in document}
-    return Study(experiment, arms, tasks, **given, specification=text)
+        if key not in family.keys:
+            raise ArgumentError(key, "an unknown key", ", ".join(family.keys))
+    settings = {key: document[key] for key in family.settings if key in document}
+    experiment = reader.make("", settings, family.experiment, **changes)
+    tasks = [reader.choose(f"task[{number}]", table, family.tasks) for number, table in enumerate(tables)]
+    given = {"loops": getattr(experiment, "turning", 1), "folder": reader.file.parent}
+    arms: list[Any] = []
+    for number, table in enumerate(_tables("arm", document.get("arm"))):
+        made = reader.choose(f"arm[{number}]", table, family.arms, **given)
+        arms += made if isinstance(made, list) else [made]
+    many = {name: reader.read(name, kind, document[name]) for name, kind in MANY.items() if name in document}
+    return Study(experiment, arms, tasks, **many, specification=text)
+
+
+def _family(table: Any) -> Family:
+    """That of a task."""
+    kind = table.get("type") if isinstance(table, dict) else ""
+    for family in FAMILIES:
+        if isinstance(kind, str) and kind in family.tasks:
+            return family
+    if not isinstance(table, dict):
+        return FAMILIES[0]
+    every = ", ".join(name for family in FAMILIES for name in family.tasks)
+    raise ArgumentError("task[0].type", "nothing" if kind is None else shown(kind), every)
 
 
 MANY = {"seeds": "int | Sequence[int]", "sizes": "Sequence[int]"}
