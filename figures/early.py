@@ -36,6 +36,11 @@ class Early:
         return FAMILIES[self.name]
 
     @property
+    def tasks(self) -> int:
+        """Tasks of which there are results."""
+        return int((self.found.seeds > 0).sum())
+
+    @property
     def diagonal(self) -> int:
         """Tasks whose matched arm has the highest mean."""
         return int(self.found.diagonal.sum())

@@ -52,7 +52,7 @@ def _levels(early: Early) -> Iterator[Claim]:
     def label(key: str) -> str:
         return f"fig4.{early.name}.{key}.w{early.window}"
 
-    tasks = early.data.sizes["task"]
+    tasks = early.tasks
     yield Claim(
         label("diagonal"),
         f"the matched arm of each task of {name} has the highest early AUC, {steps}",
@@ -108,7 +108,7 @@ def _range(values: xr.DataArray) -> str:
 def _control(label: str, title: str, control: Early, main: Early) -> Iterator[Claim]:
     """What a control does to the diagonal, and to the mean paired difference."""
     name, steps = control.name.upper(), f"steps 0 to {control.window}"
-    tasks = control.data.sizes["task"]
+    tasks = control.tasks
     yield Claim(
         f"{label}.diagonal.w{control.window}",
         f"with {title} the diagonal of {name} is lost, {steps}",
