@@ -73,6 +73,37 @@ def test_a_setting_that_nobody_knows(kind):
         ("gemma", {"layer_types": ["sliding_attention", "full_attention"]}, "layer_types"),
         ("deberta-v2", {"conv_kernel_size": 3}, "conv_kernel_size = 3"),
         ("gptj", {"rotary": False}, "rotary = False"),
+        ("clip_text_model", {"max_position_embeddings": 25}, "max_position_embeddings = 25; accepted: 24"),
+        ("clip_text_model", {"num_attention_heads": 5}, "5 heads for 24 query features"),
+        ("clip_text_model", {"hidden_act": "mish"}, "activation: got 'mish'"),
+        ("clip_vision_model", {"num_hidden_layers": 3}, "num_hidden_layers = 3; accepted: 2"),
+        ("clip_vision_model", {"image_size": 10}, r"position_embedding\.weight of shape \(26, 24\)"),
+        ("siglip_text_model", {"hidden_size": 25}, "hidden_size = 25; accepted: 24"),
+        ("siglip_text_model", {"is_decoder": True}, "is_decoder = True"),
+        ("siglip_vision_model", {"layer_norm_eps": -1.0}, "layer_norm_eps: got -1.0"),
+        ("siglip_vision_model", {"intermediate_size": 41}, "intermediate_size = 41; accepted: 40"),
+        ("bart", {"encoder_layers": 3}, "encoder_layers = 3; accepted: 2"),
+        ("bart", {"encoder_attention_heads": 5}, "5 heads for 24 query features"),
+        ("bart", {"normalize_before": True}, "normalize_before = True, which bart does not know"),
+        ("bart", {"add_final_layer_norm": True}, "add_final_layer_norm = True, which bart does not know"),
+        ("bart", {"is_decoder": True}, "is_decoder = True"),
+        ("whisper", {"max_source_positions": 13}, "max_source_positions = 13; accepted: 12"),
+        ("whisper", {"activation_function": "mish"}, "activation: got 'mish'"),
+        ("deit", {"qkv_bias": False}, "which have no such weight"),
+        ("deit without biases", {"qkv_bias": True}, r"no tensor .*query\.bias"),
+        ("vit_mae", {"intermediate_size": 41}, "intermediate_size = 41; accepted: 40"),
+        ("yolos", {"use_mid_position_embeddings": True}, "use_mid_position_embeddings = True"),
+        ("yolos", {"num_detection_tokens": 4}, r"detection_tokens of shape \(1, 4, 24\)"),
+        ("swin", {"window_size": 4}, r"shape \(25, 3\); accepted: shape \(49, any\)"),
+        ("swin", {"depths": [3, 2]}, r"depths = \[3, 2\]; accepted: 2 of the stage"),
+        ("swin", {"num_heads": [4, 4]}, r"num_heads = \[4, 4\]; accepted: 3 of the stage"),
+        ("swin", {"mlp_ratio": 3.0}, r"shape \(72, 24\) by the settings"),
+        ("swin", {"qkv_bias": False}, "which have no such weight"),
+        ("swin", {"patch_norm": False}, "patch_norm = False, which swin does not know"),
+        ("beit", {"use_relative_position_bias": False}, "which have no such weight"),
+        ("beit", {"use_shared_relative_position_bias": True}, r"no tensor encoder\.relative_position_bias"),
+        ("beit", {"layer_scale_init_value": 0}, "which have no such weight"),
+        ("beit", {"num_attention_heads": 4}, r"shape \(28, 3\)"),
         ("qwen3", {"quantization_config": {"bits": 4}}, "quantization_config"),
     ],
 )
@@ -98,6 +129,14 @@ def test_what_would_change_the_map(kind, change, message):
         ("gemma", {"hidden_act": "silu"}),
         ("qwen3", {"rope_theta": 100.0}),
         ("gpt_neox", {"use_parallel_residual": False}),
+        ("clip_text_model", {"hidden_act": "gelu"}),
+        ("clip_vision_model", {"layer_norm_eps": 1e-2}),
+        ("siglip_vision_model", {"hidden_act": "relu"}),
+        ("bart", {"scale_embedding": False}),
+        ("whisper", {"activation_function": "relu"}),
+        ("deit", {"layer_norm_eps": 1e-2}),
+        ("yolos", {"num_attention_heads": 4}),
+        ("beit", {"hidden_act": "relu"}),
     ],
 )
 def test_what_is_read_changes_the_map_as_it_changes_the_reference(kind, change):
@@ -106,7 +145,8 @@ def test_what_is_read_changes_the_map_as_it_changes_the_reference(kind, change):
     config = model.config.to_dict()
     before, after = (network_from(model.state_dict(), None, settings) for settings in (config, config | change))
     assert after.comparison.error < 1e-10
-    x = torch.randn(12, before.d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    tokens = 12 if before.window is None else before.window.tokens
+    x = torch.randn(tokens, before.d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     same = torch.allclose(before.forward(x), after.forward(x), rtol=1e-6)
     ids = [3, 1, 4]
     assert not same or abs(before.embedding(ids) - after.embedding(ids)).max() > 1e-6

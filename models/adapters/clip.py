@@ -58,6 +58,7 @@ def of_causal_tokens(model: nn.Module, n: int) -> Tensor:
     anchor=TEXT,
     within=WITHIN,
     model_types=("clip_text_model",),
+    half=("clip", "text"),
     reference=Reference(LAYERS, of_causal_tokens),
     harmless=POOLED,
 )
@@ -73,6 +74,7 @@ def clip_text(weights: Weights, settings: Settings) -> Network:
     anchor=TEXT,
     within=WITHIN,
     model_types=("siglip_text_model",),
+    half=("siglip", "text"),
     reference=Reference(LAYERS, model="SiglipTextModel"),
     harmless=POOLED,
 )
@@ -88,6 +90,7 @@ def siglip_text(weights: Weights, settings: Settings) -> Network:
     anchor=VISION,
     within=WITHIN,
     model_types=("clip_vision_model",),
+    half=("clip", "vision"),
     reference=Reference(LAYERS, of_pixels),
     harmless=POOLED,
 )
@@ -111,6 +114,7 @@ def clip_vision(weights: Weights, settings: Settings) -> Network:
     anchor=VISION,
     within=WITHIN,
     model_types=("siglip_vision_model",),
+    half=("siglip", "vision"),
     reference=Reference(LAYERS, of_pixels),
     harmless=POOLED,
 )

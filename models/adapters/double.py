@@ -94,11 +94,11 @@ def built(family: Family, settings: Settings, weights: Weights) -> nn.Module:
     asked = {name: value for name, value in asked.items() if value is not None} | settings.seen
     asked = dict(asked if reference.renamed is None else reference.renamed(asked))
     make = _maker(reference, asked)
+    with torch.device("meta"):
+        shapes = {name: tensor.shape for name, tensor in make().state_dict().items()}
     for name in sorted((settings.handed & set(asked)) - set(family.harmless) - _known(reference, asked)):
         got = f"{shown(name, str)} = {shown(asked[name])}, which {family.name} does not know"
         raise ArgumentError("config", got, f"the settings of {family.name}; leave out what does not change its map")
-    with torch.device("meta"):
-        shapes = {name: tensor.shape for name, tensor in make().state_dict().items()}
     inner = prefix_of(shapes, family.anchor) or ""
     named = {name: name.removeprefix(inner) for name in shapes if name.startswith(inner)}
     given = {name: weights.get(own) for name, own in named.items()}
@@ -148,7 +148,8 @@ def _known(reference: Reference, settings: Mapping[str, Any]) -> set[str]:
         return set(settings)
     import transformers
 
-    kind = type(transformers.AutoConfig.for_model(str(settings.get("model_type"))))
+    named: Any = getattr(transformers, reference.model)
+    kind = getattr(named, "config_class", None) or type(transformers.AutoConfig.for_model(settings["model_type"]))
     return {*kind().to_dict(), *kind.attribute_map, *signature(kind.__init__).parameters}
 
 

@@ -68,6 +68,9 @@ class Family:
         From a module in memory that has no config to its settings, None if it is of another kind.
     boundary : {'periodic', 'open', 'causal'}
         The ends of the tokens, where the route is 'measured'; Layers tell theirs.
+    half : tuple of str or None
+        (model_type, part) of networks that have one of this family as a part: settings of it under part_config, and the
+        module part_model.
     """
 
     name: str
@@ -82,6 +85,7 @@ class Family:
     harmless: tuple[str, ...] = ()
     described: Described | None = None
     boundary: str = "open"
+    half: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
         choice("route", self.route, ROUTES)
@@ -95,8 +99,10 @@ class Family:
         tensors : mapping of str to Tensor
             The state dict, with anything before its names.
         config : mapping of str to Any
-            The settings.
+            The settings, of the network or of the whole that it is a half of.
         """
+        if self.half is not None and config.get("model_type") == self.half[0]:
+            config = self._own(config, f"{self.half[1]}_config")
         settings = Settings(config)
         settings.only("model_type", *self.model_types)
         prefix = prefix_of(tensors, self.anchor)
@@ -105,6 +111,13 @@ class Family:
             got = f"tensors of {' or '.join(kin)}" if kin else f"tensors such as {reprlib.repr(sorted(tensors)[:3])}"
             raise ArgumentError("family", f"{self.name!r} for {got}", kin[0] if kin else f"a {self.name} checkpoint")
         return Weights(tensors, self.name, prefix), settings
+
+    def _own(self, config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+        """The settings `name` within those of a whole, which need not repeat their model_type."""
+        own = config.get(name)
+        if not isinstance(own, Mapping):
+            raise ArgumentError("config", f"{name} = {shown(own)}", f"the settings of {self.name}")
+        return {"model_type": self.model_types[0], **own}
 
     def network(self, weights: Weights, settings: Settings) -> Network:
         """The Network of `weights` and `settings`; an ArgumentError names what was left over.
@@ -141,12 +154,14 @@ def family(
     harmless: tuple[str, ...] = (),
     described: Described | None = None,
     boundary: str = "open",
+    half: tuple[str, str] | None = None,
 ) -> Callable[[Read], Read]:
     """A decorator that registers what reads a family.
 
     Parameters
     ----------
-    name, what, route, anchor, within, model_types, reference, buffers, harmless, described, boundary
+    name, what, route, anchor, within, model_types, reference, buffers, harmless, described, boundary,
+    half
         As in Family.
     """
 
@@ -154,7 +169,7 @@ def family(
         known = _REGISTERED.get(name)
         if known is not None and known.read.__module__ != read.__module__:
             raise ArgumentError("name", repr(name), f"a name that {known.read.__module__} has not taken")
-        more = model_types, reference, buffers, harmless, described, boundary
+        more = model_types, reference, buffers, harmless, described, boundary, half
         _REGISTERED[name] = Family(name, what, route, anchor, within, read, *more)
         return read
 
@@ -193,6 +208,11 @@ def family_of(config: Mapping[str, Any]) -> Family:
     for known in families().values():
         if kind in known.model_types:
             return known
+    halves = {one.name: one.half[1] for one in families().values() if one.half is not None and one.half[0] == kind}
+    if halves:
+        inside = " or ".join(f"{part}_model" for part in halves.values())
+        accepted = f"the family {' or '.join(halves)}, of a half of it; in memory its {inside}"
+        raise ArgumentError("config", f"model_type = {shown(kind)}, two networks", accepted)
     if kind is None:
         raise ArgumentError("family", "none, and no config.json that says a model_type", ", ".join(families()))
     accepted = ", ".join(kind for known in families().values() for kind in known.model_types)
