@@ -60,6 +60,8 @@ TINY = {
     "llama stretched": ("LlamaModel", {**ROTARY, "rope_scaling": {"rope_type": "linear", "factor": 3.0}}),
     "llama with YaRN": ("LlamaModel", {**ROTARY, "rope_scaling": YARN, "hidden_size": 36, "head_dim": 16}),
     "mistral": ("MistralModel", {**ROTARY, "rope_theta": 500.0}),
+    "mistral with a short window": ("MistralModel", {**ROTARY, "sliding_window": 3}),
+    "mistral without a window": ("MistralModel", {**ROTARY, "sliding_window": None}),
     "mpt": ("MptModel", {"d_model": 24, "n_heads": 6, "n_layers": 2, "vocab_size": 20, "max_seq_len": 24}),
     "opt": ("OPTModel", OPT),
     "opt post-LN": ("OPTModel", {**OPT, "do_layer_norm_before": False, "word_embed_proj_dim": 12}),

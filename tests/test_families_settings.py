@@ -111,6 +111,17 @@ def test_what_would_change_the_map(kind, change, message):
     refused(kind, change, message)
 
 
+def test_a_window_that_is_not_said_is_the_usual_one():
+    model = tiny("mistral")
+    config = model.config.to_dict()
+    del config["sliding_window"]
+    usual = network_from(model.state_dict(), None, config)
+    without = network_from(model.state_dict(), None, config | {"sliding_window": None})
+    assert {len(one.table) for one in usual.layers[0].encodings} == {2 * 4096 - 1}
+    assert without.layers[0].encodings is None
+    refused("llama", {"sliding_window": 3}, "sliding_window = 3")
+
+
 @pytest.mark.parametrize(
     ("kind", "change"),
     [
@@ -126,6 +137,8 @@ def test_what_would_change_the_map(kind, change, message):
         ("modernbert", {"hidden_activation": "silu"}),
         ("esm", {"token_dropout": False}),
         ("gemma", {"rope_theta": 100.0}),
+        ("mistral", {"sliding_window": 5}),
+        ("mistral", {"sliding_window": 11}),  # of 12 tokens
         ("gemma", {"hidden_act": "silu"}),
         ("qwen3", {"rope_theta": 100.0}),
         ("gpt_neox", {"use_parallel_residual": False}),

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from dispersion import ArgumentError, RMSNorm
+from dispersion.block.encodings import Swin
 from models.adapters.angles import angles, theta_named
 from models.adapters.layer import Floats, Layer, activation_named
 from models.adapters.network import Embedding, Network
@@ -14,6 +15,23 @@ from models.adapters.reference import Reference
 from models.adapters.registry import family
 from models.adapters.settings import Settings
 from models.adapters.weights import Weights
+
+FARTHEST = 1024
+"""The largest window that is compared."""
+USUAL = 4096
+"""The window of a Mistral whose settings do not say one; null says that there is none."""
+
+
+def past_the_window(config: object) -> int:
+    """How many tokens show a sliding window, 0 where there is none or it is longer than FARTHEST.
+
+    Parameters
+    ----------
+    config : object
+        Of transformers.
+    """
+    window = getattr(config, "sliding_window", None) or 0
+    return window + 2 if 0 < window <= FARTHEST else 0
 
 
 @family(
@@ -23,19 +41,26 @@ from models.adapters.weights import Weights
     anchor=r"layers\.0\.self_attn\.q_proj\.weight",
     within=r"layers\.",
     model_types=("llama", "mistral", "qwen2"),
-    reference=Reference(r"layers\.\d+", renamed=theta_named),
+    reference=Reference(r"layers\.\d+", renamed=theta_named, tokens=past_the_window),
     buffers=r"rotary_emb\.inv_freq$",
     harmless=("pretraining_tp", "max_window_layers", "attention_bias", "mlp_bias"),
 )
 def rotary(weights: Weights, settings: Settings) -> Network:
     """A rotary pre-RMSNorm decoder, causal, grouped keys and values spread out, without gate_proj not gated:
-    num_attention_heads, rope_theta and rope_scaling or rope_parameters, rms_norm_eps, hidden_act, is_causal.
+    num_attention_heads, rope_theta and rope_scaling or rope_parameters, rms_norm_eps, hidden_act, is_causal. A token of
+    Mistral sees the last sliding_window tokens, itself among them.
     """
     settings.only("use_sliding_window", False)
-    if settings.find("sliding_window") is not None and settings.find("model_type") == "mistral":
-        window = settings.whole("sliding_window")
-        weights.notes.append(f"the sliding window of {window} tokens is left out: exact for at most so many tokens")
-    return _decoder(weights, settings, 32, "silu")
+    kind, window = settings.find("model_type"), None
+    if kind == "qwen2":
+        settings.find("sliding_window")  # not used, as above
+    elif kind != "llama":
+        usual = kind == "mistral" and "sliding_window" not in settings.values
+        if usual or settings.find("sliding_window") is not None:
+            window = settings.whole("sliding_window", USUAL)
+    if window is not None and window > FARTHEST:
+        weights.notes.append(f"its sliding window of {window} tokens is longer than what is compared")
+    return _decoder(weights, settings, 32, "silu", window=window)
 
 
 @family(
@@ -57,7 +82,9 @@ def gemma(weights: Weights, settings: Settings) -> Network:
     return replace(found, embedding=Embedding(np.sqrt(found.d) * found.embedding.tokens))
 
 
-def _decoder(weights: Weights, settings: Settings, heads: int, act: str, unit: float = 0.0) -> Network:
+def _decoder(
+    weights: Weights, settings: Settings, heads: int, act: str, unit: float = 0.0, window: int | None = None
+) -> Network:
     """A decoder of so many `heads` and this activation if the settings do not say; norms have the gain `unit` + w."""
     count = settings.match("num_hidden_layers", weights.count(r"layers\.(\d+)\."))
     settings.only("layer_types", ["full_attention"] * count)
@@ -66,7 +93,7 @@ def _decoder(weights: Weights, settings: Settings, heads: int, act: str, unit: f
         tokens = weights.take("embed_tokens.weight", None, None)
         settings.match("vocab_size", len(tokens))
         embedding = Embedding(tokens)
-    layers = tuple(_layer(weights, settings, f"layers.{number}.", heads, act, unit) for number in range(count))
+    layers = tuple(_layer(weights, settings, f"layers.{number}.", heads, act, unit, window) for number in range(count))
     final = _norm(weights, settings, "norm", layers[0].d, unit) if "norm.weight" in weights else None
     return Network(weights.family, layers, embedding, final)
 
@@ -75,7 +102,9 @@ def _norm(weights: Weights, settings: Settings, name: str, d: int, unit: float) 
     return RMSNorm(unit + weights.take(f"{name}.weight", d), None, settings.number("rms_norm_eps", 1e-6))
 
 
-def _layer(weights: Weights, settings: Settings, prefix: str, usual: int, act: str, unit: float) -> Layer:
+def _layer(
+    weights: Weights, settings: Settings, prefix: str, usual: int, act: str, unit: float, window: int | None
+) -> Layer:
     heads = settings.whole("num_attention_heads", usual)
     width, d = weights.take(f"{prefix}self_attn.q_proj.weight", None, None).shape
     rows = weights.take(f"{prefix}self_attn.k_proj.weight", None, d).shape[0]
@@ -122,4 +151,5 @@ def _layer(weights: Weights, settings: Settings, prefix: str, usual: int, act: s
         frequencies=turning.frequencies,
         scale=turning.scale(size),
         causal=settings.flag("is_causal", True),
+        encodings=None if window is None else (Swin(np.zeros(2 * window - 1)),) * heads,
     )
