@@ -175,6 +175,31 @@ def _of_chains(chains: Sequence[Chain], a: Floats) -> list[tuple[Linear, Linear]
     steps: list[tuple[Linear, Linear]] = []
     for chain in chains:
         slopes, attention = Slopes(chain.block, a), chain.attention(a)
-        steps.append((partial(slopes.apply, attention), partial(slopes.apply_transposed, attention)))
+        steps.append(_folded(slopes, attention))
         a = chain.block.homogeneous_map(a)
     return steps
+
+
+def _folded(slopes: Slopes, attention: Floats) -> tuple[Linear, Linear]:
+    """(`apply`, `apply_transposed`) of `slopes` with these weights A_h, (heads, n, n). Where every M_h = O_h V_h is
+    factors, those of all heads are side by side, N_1 multiplied into the V_h and ε_a C into the O_h.
+    """
+    maps = [head.output_value for head in slopes.block.heads]
+    values = [part.value for part in maps if part.value is not None]
+    if len(values) < len(maps):
+        return partial(slopes.apply, attention), partial(slopes.apply_transposed, attention)
+    C, ends = slopes.pointwise, np.cumsum([len(value) for value in values])[:-1]
+    read = np.concatenate(values) @ slopes.inner
+    write = slopes.block.attention_scale * C @ np.concatenate([part.output for part in maps], axis=1)
+
+    def mixed(weights: Floats, u: Floats) -> Floats:
+        heads = zip(weights, np.split(u, ends, axis=1), strict=True)
+        return np.concatenate([each @ part for each, part in heads], axis=1)
+
+    def apply(u: Floats) -> Floats:
+        return np.asarray(u @ C.T + mixed(attention, u @ read.T) @ write.T)
+
+    def apply_transposed(u: Floats) -> Floats:
+        return np.asarray(u @ C + mixed(attention.swapaxes(-1, -2), u @ write) @ read)
+
+    return apply, apply_transposed

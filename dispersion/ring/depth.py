@@ -194,8 +194,9 @@ class Propagator(Spectrum):
         """(P, s) of the first 0 … L layers: the different products e^s P, (G, d, d) and (G,)."""
         scaled, log_scale = self._identity()
         yield scaled, log_scale
-        for relation, factors in zip(self.relations, self._factors[0], strict=True):
-            scaled, log_scale = _rescaled(relation.distinct[0][factors] @ scaled, log_scale)
+        for number, (relation, factors) in enumerate(zip(self.relations, self._factors[0], strict=True)):
+            matrices = relation.distinct[0][factors]
+            scaled, log_scale = _rescaled(matrices @ scaled if number else matrices, log_scale)
             yield scaled, log_scale
 
     @cached_property
