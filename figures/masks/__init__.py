@@ -19,8 +19,8 @@ __all__ = ["MOSAIC", "NAME", "SIZE", "TITLE", "claims", "compute", "draw"]
 
 NAME = "masks"
 TITLE = "Priors in masks and in queries and keys: outcome, survival and drift"
-MOSAIC = [list("aaabbbcccddd"), list("eeeeffffgggg")]
-SIZE = (TWO_COLUMNS, 5.2)
+MOSAIC = [list("aaabbb"), list("cccddd"), list("eeffgg")]
+SIZE = (TWO_COLUMNS, 7.4)
 
 QUICK = (20, 2)
 """Steps and seeds of the studies trained for a `quick` figure."""

@@ -24,7 +24,8 @@ def draw(data: xr.DataTree, axes: dict[str, Axes]) -> None:
     for letter, task in zip("abcd", study.task.values, strict=True):
         _draw_outcome(study.sel(task=task), arms, axes[letter])
         axes[letter].set_title(str(task))
-    axes["a"].set_ylabel("squared error on the unseen part")
+    for letter in "ac":
+        axes[letter].set_ylabel("squared error, unseen part")
     _draw_survival(study, arms, axes["e"])
     _draw_curves(study, axes["f"])
     _draw_drift(study, arms, axes["g"])
@@ -66,7 +67,7 @@ def _draw_survival(study: xr.Dataset, arms: list[Arm], ax: Axes) -> None:
             ax.plot(mean.watched, mean, LINES[arm.decay], color=COLOURS[arm.place], label=label)
     for decay, line in LINES.items():
         ax.plot([], [], line, color=GREY, label=f"decay {decay}")
-    ax.set(xlabel="step", ylabel="survival $s_A$, mean over tasks")
+    ax.set(xlabel="step", ylabel="survival $s_A$")
     ax.legend(fontsize=5)
 
 
@@ -76,7 +77,7 @@ def _draw_curves(study: xr.Dataset, ax: Axes) -> None:
     for name, colour in looks.items():
         if name in study.arm:
             ax.plot(curves.step, curves.sel(arm=name), color=colour, label=name)
-    ax.set(xlabel="step", ylabel=f"error on the unseen part, {study.task.values[0]}")
+    ax.set(xlabel="step", ylabel=f"unseen error, {study.task.values[0]}")
     ax.legend(fontsize=5)
 
 
@@ -93,5 +94,5 @@ def _draw_drift(study: xr.Dataset, arms: list[Arm], ax: Axes) -> None:
                 ax.axhline(arm.contrast, color=colour, linewidth=0.6, linestyle=":")
     for colour, label in ((BLUE, "Adam"), (PURPLE, "AdamW"), (GREEN, "no decay of M")):
         ax.plot([], [], "o-", markersize=2.5, color=colour, label=label)
-    ax.set(xlabel="step", ylabel="mean $|m|$; lines: decay alone")
+    ax.set(xlabel="step", ylabel="mean $|m|$")
     ax.legend(fontsize=5)
