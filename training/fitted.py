@@ -114,9 +114,9 @@ class Fitted(Experiment):
             Of its weights.
         """
 
-    @abstractmethod
     def draw(self, task: Any, count: int, rng: Generator) -> Any:
-        """Examples, as `fit` takes them: a frozen dataclass of arrays, `inputs` among them, with `len` and `take`.
+        """Examples, as `fit` takes them: a frozen dataclass of arrays, `inputs` among them, with `len` and `take`;
+        those that the task draws, unless the experiment says otherwise.
 
         Parameters
         ----------
@@ -127,6 +127,7 @@ class Fitted(Experiment):
         rng : numpy.random.Generator
             Source of randomness.
         """
+        return task.draw(count, rng)
 
     @property
     def loss(self) -> Measure:

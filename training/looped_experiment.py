@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.random import Generator
 from numpy.typing import NDArray
 
 from dispersion import ArgumentError
@@ -145,20 +144,6 @@ class LoopedExperiment(Fitted):
             frozen=[arm.held(self.frozen) for arm in arms],
             device=self.device,
         )
-
-    def draw(self, task: Any, count: int, rng: Generator) -> Any:
-        """Sequences of the task.
-
-        Parameters
-        ----------
-        task : object
-            Of what.
-        count : int
-            How many.
-        rng : numpy.random.Generator
-            Source of randomness.
-        """
-        return task.draw(count, rng)
 
     def check(self, arms: Sequence[Any], task: Any, seed: int) -> None:
         """Refuse arms whose block cannot be made for the task.

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.random import Generator
 from numpy.typing import NDArray
 
 from dispersion import ArgumentError
@@ -252,20 +251,6 @@ class PriorExperiment(Fitted):
         bare = self.bare_encoder(task, seed)
         each = [arm.prior.place(bare, self.pattern(arm, task, seed)) for arm in arms]
         return Encoders(each, [arm.frozen for arm in arms], device=self.device)
-
-    def draw(self, task: Any, count: int, rng: Generator) -> Any:
-        """Examples of the task.
-
-        Parameters
-        ----------
-        task : object
-            Of what.
-        count : int
-            How many.
-        rng : numpy.random.Generator
-            Source of randomness.
-        """
-        return task.draw(count, rng)
 
     def check(self, arms: Sequence[PriorArm], task: Any, seed: int) -> None:
         """Refuse arms whose prior has no place in the network.
