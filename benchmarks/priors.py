@@ -1,18 +1,21 @@
 """A step of encoders with masks, side by side and as PyTorch has it, and a whole run on a Boolean task.
 
-python benchmarks/priors.py [--models 16] [--rounds 8] [--run 0]
+python benchmarks/priors.py [--models 16] [--rounds 8] [--run 0] [--epoch]
 
 All ways take the same step from the same weights: n = 8, d = 64, 2 layers, 3 heads of 16, hidden 64, batch 32, squared
 error and Adam. Times are of the processor, for each network, on one thread; ways take turns, so that a busy machine
-is busy for all of them. --run trains so many steps of a study with everything it measures, of as many arms.
+is busy for all of them. --run trains so many steps of a study with everything it measures, of as many arms. --epoch
+trains one epoch in the size of the paper and evaluates the cube once, and tells what that makes of the whole study
+examples/masks-paper.study.toml here.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from time import process_time
-from typing import Any
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -24,6 +27,8 @@ from training.boolean import TwoParity
 from training.boolean_experiment import BooleanExperiment
 from training.encoder import Encoder
 from training.encoders import Encoders
+from training.fitted import batches
+from training.fitting import fit
 from training.prior_experiment import PriorArm
 from training.priors import MaskPrior
 from training.study import Study
@@ -123,6 +128,42 @@ def stacked(each: list[Encoder], tokens: Tensor, targets: Tensor, compiled: bool
     return step
 
 
+def epoch() -> None:
+    """Time an epoch of a run of the paper's size and an evaluation, with all threads."""
+    study = Study.load(Path(__file__).parents[1] / "examples" / "masks-paper.study.toml")
+    experiment, task = cast(BooleanExperiment, study.experiment), study.tasks[0]
+    seen, cube = experiment.data(task, study.sizes[0], 0)
+    steps = len(seen) // experiment.batch
+    net = experiment.network(study.arms[:1], task, 0)
+    marks: list[float] = []
+    fit(
+        net,
+        batches(seen, experiment.batch, steps, np.random.default_rng(0)),
+        cube,
+        steps,
+        loss=experiment.loss,
+        scores=experiment.scores,
+        optimiser=experiment.optimiser(study.arms[:1]),
+        clip=experiment.clip,
+        every=steps,
+        most=experiment.MOST,
+        stepped=lambda _: marks.append(perf_counter()),
+    )
+    # the last mark comes after the cube has been evaluated
+    each, evaluation = np.diff(marks[:-1]), marks[-1] - marks[-2]
+    step = float(np.median(each))
+    evaluation -= step
+    times = len(experiment.evaluated)
+    run = experiment.steps * step + times * evaluation
+    whole = run * len(study.arms) * study.units
+    low, high = np.quantile(each, [0.25, 0.75])
+    threads = torch.get_num_threads()
+    print(f"{task.name}, n = {task.n}, {threads} threads: {steps} steps are an epoch of {len(seen)} points")
+    print(f"a step {step:.3f} s ({low:.3f} … {high:.3f}), an epoch {steps * step:.0f} s, the cube {evaluation:.1f} s")
+    print(f"so {experiment.steps} steps and {times} evaluations of one arm would take {run / 60:.0f} minutes, and")
+    print(f"{len(study.arms)} arms in {study.units} units {whole / 3600:.0f} hours, less what is saved side by side")
+
+
 def main() -> None:
     """Compare the losses, time all ways in turns, and a study if asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -130,7 +171,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--steps", type=int, default=2500, help="steps that the last column is of")
     parser.add_argument("--run", type=int, default=0, help="steps of a study to train, none by default")
+    parser.add_argument("--epoch", action="store_true", help="one epoch in the size of the paper, and nothing else")
     asked = parser.parse_args()
+    if asked.epoch:
+        return epoch()
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
     each = [Encoder.draw(seed, n=N, d=D) for seed in range(asked.models)]

@@ -56,9 +56,7 @@ def made(name, context):
 def data():
     with pytest.MonkeyPatch.context() as context:
         context.setattr(statistics, "RESAMPLES", 99)
-        known = {name: made(name, context) for name in ("masks", "addition")}
-        nodes = {"boolean": known["masks"].isel(size=0), "addition": known["addition"].isel(size=0)}
-        yield masks.tree(nodes)
+        yield masks.tree({name: made(name, context) for name in masks.STUDIES})
 
 
 def met(tree):
@@ -73,18 +71,18 @@ def base(data):
 
 
 def verdicts_of(tree):
-    return {claim.id: claim for claim in verdicts(tree["boolean"].to_dataset())}
+    return {claim.id: claim for claim in verdicts(tree["masks"].to_dataset().isel(size=0))}
 
 
 def changed(tree, **variables):
     new = tree.copy(deep=True)
-    new["boolean"] = xr.DataTree(new["boolean"].to_dataset().assign(variables))
+    new["masks"] = xr.DataTree(new["masks"].to_dataset().assign(variables))
     return new
 
 
 def test_arms_are_read_from_results(data):
-    arms = {arm.name: arm for arm in arms_of(data["boolean"].to_dataset())}
-    assert len(arms) == 54
+    arms = {arm.name: arm for arm in arms_of(data["masks"].to_dataset())}
+    assert len(arms) == 59
     wrong = arms["mask 4, wrong, decay elsewhere"]
     assert (wrong.place, wrong.contrast, wrong.pattern, wrong.decay) == ("mask", 4.0, "wrong", "elsewhere")
     assert wrong.slug == "mask-4-wrong-decay-elsewhere"
@@ -96,7 +94,7 @@ def test_arms_are_read_from_results(data):
 
 
 def test_every_task_and_arm_has_its_outcome(data, base):
-    claims, study = base, data["boolean"].to_dataset()
+    claims, study = base, data["masks"].to_dataset().isel(size=0)
     for task in study.task.values:
         for arm in arms_of(study):
             claim = claims[f"masks.{task}.{arm.slug}.unseen_mse"]
@@ -110,11 +108,17 @@ def test_every_task_and_arm_has_its_outcome(data, base):
     assert not claims["masks.2parity.mask-wrong.unseen_mse"].met
     assert not claims["masks.cyclic3.default.accuracy"].met  # 75 where the paper has 87.45
     assert "0 of 3 seeds at 100 %" in claims["masks.threesym.svd.accuracy"].note
-    assert claims["masks.configurations"].here == 4 * 59
+    kernel = claims["masks.cyclic3.kernel-decay-nowhere.unseen_mse"]
+    assert kernel.here == pytest.approx(5, abs=0.01)
+    assert "default, decay nowhere" in kernel.text
+    assert claims["masks.survival.kernel.elsewhere"].met
+    sizes = {name: data[name].sizes["size"] for name in masks.STUDIES}
+    assert claims["masks.configurations"].here == 4 * 59 + 2 * 11 + 6 * (sizes["addition"] + sizes["multiplication"])
+    assert claims["masks.configurations"].met
 
 
 def test_survival_and_the_cause_of_its_loss(data, base):
-    claims, study = base, data["boolean"].to_dataset()
+    claims, study = base, data["masks"].to_dataset().isel(size=0)
     assert claims["masks.survival.svd"].here == pytest.approx(0.1, abs=0.01)
     assert claims["masks.survival.svd"].met
     assert claims["masks.survival.svd.nowhere"].met
@@ -134,7 +138,7 @@ def test_survival_and_the_cause_of_its_loss(data, base):
 
 
 def test_a_mask_that_stays_and_does_not_help_is_a_frozen_oracle(data, base):
-    study = data["boolean"].to_dataset()
+    study = data["masks"].to_dataset()
     claim = base["masks.frozen_oracle"]
     assert (claim.here, claim.met) == ("frozen oracle", False)
     wrong = study.arm.str.contains("wrong")
@@ -146,7 +150,7 @@ def test_a_mask_that_stays_and_does_not_help_is_a_frozen_oracle(data, base):
 
 
 def test_a_neutral_mask_that_helps_is_told(data, base):
-    study = data["boolean"].to_dataset()
+    study = data["masks"].to_dataset()
     assert base["masks.neutral"].met
     better = (study.arm == "neutral") & (study.task == "cyclic3")
     claim = verdicts_of(changed(data, accuracy=study.accuracy.where(~better, 1.0)))["masks.neutral"]
@@ -154,7 +158,7 @@ def test_a_neutral_mask_that_helps_is_told(data, base):
 
 
 def test_masks_that_do_not_move_break_the_law(data, base):
-    study = data["boolean"].to_dataset()
+    study = data["masks"].to_dataset()
     assert not base["masks.drift.mask"].met
     assert law(study, 10.0)[0] == 10.0
     assert law(study, 10.0)[-1] == pytest.approx(10 - 3.75, rel=0.06)
@@ -163,19 +167,26 @@ def test_masks_that_do_not_move_break_the_law(data, base):
     assert verdicts_of(changed(data, mask_size=size))["masks.drift.mask"].met
 
 
-def test_arithmetic_where_it_is_there(data, base):
+def test_arithmetic(data, base):
     claims = base
-    assert claims["masks.addition.mask-5-adamw.sequence_accuracy"].here == pytest.approx(60)
-    assert claims["masks.addition.mask-5-adamw.sequence_accuracy"].paper == 77.49
-    assert not claims["masks.addition.mask-5-wrong-adamw.sequence_accuracy"].met
-    assert claims["masks.addition.order"].here.endswith("< mask")
+    assert claims["masks.addition-4000.mask-5-adamw.sequence_accuracy"].here == pytest.approx(60)
+    assert claims["masks.addition-4000.mask-5-adamw.sequence_accuracy"].paper == 77.49
+    assert claims["masks.addition-1000.mask-5-adamw.sequence_accuracy"].paper is None
+    assert not claims["masks.addition-4000.mask-5-wrong-adamw.sequence_accuracy"].met
+    order = claims["masks.multiplication-30000.order"]
+    assert sorted(order.here[: -len(" < mask")].split(" ≈ ")) == ["default", "opt", "svd"]
+    assert order.here.endswith(" < mask")
+    assert not order.met
 
 
 def test_unfinished_results_are_told(data):
-    study = data["boolean"].to_dataset()
+    tree = data.copy(deep=True)
+    study = data["addition"].to_dataset()
     part = {name: study[name].where(study.seed < 2) for name in study.data_vars if study[name].dtype.kind == "f"}
-    claims = verdicts_of(changed(data, **part, status=study.status.where(study.seed < 2, 2)))
+    tree["addition"] = xr.DataTree(study.assign(**part, status=study.status.where(study.seed < 2, 2)))
+    claims = met(tree)
     assert not claims["masks.configurations"].met
+    assert "unfinished" in claims["masks.addition-500.order"].note
 
 
 def test_saved_data_draw(data, tmp_path):
@@ -196,10 +207,10 @@ def test_it_is_made_where_it_is_named(tmp_path, monkeypatch):
 
 
 def test_tables_have_a_row_for_every_arm(data):
-    text = table(data["boolean"].to_dataset())
+    text = table(data["masks"].to_dataset())
     rows = [line for line in text.splitlines() if line.startswith("| mask |")]
     assert len(rows) == 4
     assert all("100.000 [100.000, 100.000] | 3 of 3 |" in row for row in rows)
-    assert len([line for line in text.splitlines() if line.startswith("| ")]) == 4 * 55
+    assert len([line for line in text.splitlines() if line.startswith("| ")]) == 4 * 60
     text = table(data["addition"].to_dataset())
     assert "| svd, adamw | 10.000 [10.000, 10.000] |" in text

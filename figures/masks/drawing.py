@@ -7,68 +7,109 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
+from figures.masks.arithmetic import SEEN
 from figures.masks.arms import Arm, arms_of, last, law, mean_of, survived
-from figures.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, panel_label
+from figures.masks.assessment import placed
+from figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, panel_label
 
 COLOURS = {"default": GREY, "neutral": GREEN, "mask": BLUE, "kernel": SKY, "svd": VERMILION, "opt": ORANGE}
 MARKERS = {"correct": "o", "wrong": "X", "shifted": "s", "permuted": "D"}
 FILLS: dict[str, Any] = {"everywhere": "full", "nowhere": "none", "elsewhere": "left", "beyond": "top"}
-LINES = {"everywhere": "-", "nowhere": "--", "elsewhere": ":", "beyond": "-."}
+LINES: dict[str, Any] = {
+    "everywhere": "-",
+    "nowhere": (0, (5, 1.5)),
+    "elsewhere": (0, (1, 1)),
+    "beyond": (0, (5, 1.5, 1, 1.5, 1, 1.5)),
+}
+DECAYS = {"everywhere": "everywhere", "nowhere": "nowhere", "elsewhere": "not in the prior", "beyond": "nor in tokens"}
+"""Where weights decay, in legends."""
+SMALL = 6.5
+"""Size of the letters of legends."""
 
 
 def draw(data: xr.DataTree, axes: dict[str, Axes]) -> None:
-    """Draw outcome against survival, trajectories, and the drift of masks."""
-    study = data["boolean"].to_dataset()
-    arms = arms_of(study)
+    """Draw outcome against survival, trajectories, the drift of masks, and arithmetic."""
+    studies = {name: data[name].to_dataset() for name in data}
+    study, kernels = studies["masks"].isel(size=0), studies["kernels"].isel(size=0)
     for letter, task in zip("abcd", study.task.values, strict=True):
-        _draw_outcome(study.sel(task=task), arms, axes[letter])
+        _draw_outcomes(study.sel(task=task), arms_of(study), axes[letter])
+        if task in kernels.task:
+            _draw_outcomes(kernels.sel(task=task), placed(kernels), axes[letter])
         axes[letter].set_title(str(task))
+        axes[letter].set(xlabel="survival $s_A$ of its pattern", yscale="log")
     for letter in "ac":
         axes[letter].set_ylabel("squared error, unseen part")
-    _draw_survival(study, arms, axes["e"])
+    _legend(axes["a"])
+    _draw_survival(study, arms_of(study), axes["e"])
+    _draw_survival(kernels, placed(kernels), axes["e"])
+    _label_survival(axes["e"])
     _draw_curves(study, axes["f"])
-    _draw_drift(study, arms, axes["g"])
+    _draw_drift(study, arms_of(study), axes["g"])
+    for letter, name in zip("hi", SEEN, strict=True):
+        _draw_arithmetic(studies[name].isel(task=0), name, axes[letter])
     for letter, ax in axes.items():
         panel_label(ax, letter, y=4)
 
 
-def _draw_outcome(study: xr.Dataset, arms: list[Arm], ax: Axes) -> None:
+def _draw_outcomes(study: xr.Dataset, arms: list[Arm], ax: Axes) -> None:
     errors, kept = mean_of(last(study, "unseen_mse")), mean_of(survived(study).isel(watched=-1))
     for arm in arms:
         point, share = errors.sel(arm=arm.name), kept.sel(arm=arm.name)
-        ends = [[_length(point.difference, point.low)], [_length(point.high, point.difference)]]
         ax.errorbar(
             float(share.difference),
             float(point.difference),
-            yerr=ends,
+            yerr=_bars(point),
             color=COLOURS[arm.place],
             marker=MARKERS[arm.pattern],
             fillstyle=FILLS[arm.decay],
-            markersize=3.5,
+            markersize=4,
             markeredgewidth=0.7,
+            markeredgecolor=COLOURS[arm.place] if arm.optimiser == "adam" else BLACK,
             elinewidth=0.6,
         )
-    ax.set(xlabel="survival $s_A$ of its pattern", yscale="log")
 
 
-def _length(high: xr.DataArray, low: xr.DataArray) -> float:
-    """Of one side of a bar; none for an interval of one seed."""
-    return max(0.0, float(np.nan_to_num(high - low)))
+def _bars(found: xr.Dataset) -> list[Any]:
+    """(below, above) of a mean with its interval; none for an interval of one seed."""
+    low, middle, high = (np.atleast_1d(found[name].values) for name in ("low", "difference", "high"))
+    return [np.maximum(np.nan_to_num(side), 0) for side in (middle - low, high - middle)]
+
+
+def _legend(ax: Axes) -> None:
+    """Of the panels a to d, above them all."""
+
+    def mark(label: str, colour: str = GREY, marker: str = "o", fill: Any = "full", edge: str | None = None) -> Line2D:
+        look: dict[str, Any] = {"marker": marker, "fillstyle": fill, "markersize": 4.5, "markeredgewidth": 0.7}
+        return Line2D([], [], color=colour, linestyle="", label=label, markeredgecolor=edge or colour, **look)
+
+    places = [mark(place, colour) for place, colour in COLOURS.items()]
+    patterns = [mark(pattern, marker=marker) for pattern, marker in MARKERS.items()]
+    decays = [mark(DECAYS[decay], fill=fill) for decay, fill in FILLS.items()]
+    groups = {"place": places, "pattern": patterns, "weights decay": decays, "": [mark("AdamW", edge=BLACK)]}
+    handles: list[Line2D] = []
+    for title, group in groups.items():
+        handles += [mark(f"{title}:" if title else " ", marker="")] * bool(title) + group
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    figure.legend(handles=handles, loc="outside upper center", ncols=6, fontsize=SMALL, columnspacing=1.0)
 
 
 def _draw_survival(study: xr.Dataset, arms: list[Arm], ax: Axes) -> None:
     left = survived(study).mean("task")
     for arm in arms:
-        plain = arm.place in ("mask", "svd", "opt") and arm.name.split(",")[0] == arm.place
+        plain = arm.place not in ("default", "neutral") and arm.name.split(",")[0] == arm.place
         if plain and arm.pattern == "correct" and arm.optimiser == "adam":
             mean = left.sel(arm=arm.name).mean("seed")
-            label = arm.place if arm.decay == "everywhere" else None
-            ax.plot(mean.watched, mean, LINES[arm.decay], color=COLOURS[arm.place], label=label)
-    for decay, line in LINES.items():
-        ax.plot([], [], line, color=GREY, label=f"decay {decay}")
-    ax.set(xlabel="step", ylabel="survival $s_A$")
-    ax.legend(fontsize=5)
+            ax.plot(mean.watched, mean, linestyle=LINES[arm.decay], color=COLOURS[arm.place], linewidth=1)
+
+
+def _label_survival(ax: Axes) -> None:
+    places = [Line2D([], [], color=COLOURS[place], label=place) for place in ("mask", "kernel", "svd", "opt")]
+    decays = [Line2D([], [], color=GREY, linestyle=line, label=DECAYS[decay]) for decay, line in LINES.items()]
+    ax.set(xlabel="step", ylabel="survival $s_A$", ylim=(-0.05, 1.75), yticks=[0, 0.5, 1])
+    ax.legend(handles=places + decays, fontsize=SMALL, ncols=2, loc="upper center", handlelength=2.6)
 
 
 def _draw_curves(study: xr.Dataset, ax: Axes) -> None:
@@ -78,15 +119,14 @@ def _draw_curves(study: xr.Dataset, ax: Axes) -> None:
         if name in study.arm:
             ax.plot(curves.step, curves.sel(arm=name), color=colour, label=name)
     ax.set(xlabel="step", ylabel=f"unseen error, {study.task.values[0]}")
-    ax.legend(fontsize=5)
+    ax.legend(fontsize=SMALL)
 
 
 def _draw_drift(study: xr.Dataset, arms: list[Arm], ax: Axes) -> None:
     size = study.mask_size.mean(("layer", "task", "seed"))
     for arm in arms:
         if arm.place == "mask" and not arm.held and arm.pattern == "correct" and arm.decay != "nowhere":
-            colour = {"everywhere": BLUE, "elsewhere": GREEN}.get(arm.decay, GREY)
-            colour = PURPLE if arm.optimiser == "adamw" else colour
+            colour = GREEN if arm.decay == "elsewhere" else BLUE if arm.optimiser == "adam" else PURPLE
             ax.plot(size.watched, size.sel(arm=arm.name), "o", markersize=2.5, color=colour)
             if arm.decay == "everywhere":
                 ax.plot(size.watched, law(study, arm.contrast, arm.optimiser), color=colour, linewidth=0.8)
@@ -94,5 +134,29 @@ def _draw_drift(study: xr.Dataset, arms: list[Arm], ax: Axes) -> None:
                 ax.axhline(arm.contrast, color=colour, linewidth=0.6, linestyle=":")
     for colour, label in ((BLUE, "Adam"), (PURPLE, "AdamW"), (GREEN, "no decay of M")):
         ax.plot([], [], "o-", markersize=2.5, color=colour, label=label)
-    ax.set(xlabel="step", ylabel="mean $|m|$")
-    ax.legend(fontsize=5)
+    ax.set(xlabel="step", ylabel="mean $|m|$", ylim=(0, 15), yticks=[0, 5, 10])
+    ax.legend(fontsize=SMALL, loc="upper right")
+
+
+def _draw_arithmetic(study: xr.Dataset, task: str, ax: Axes) -> None:
+    right = mean_of(100 * last(study, "sequence_accuracy"))
+    for arm in arms_of(study):
+        found = right.sel(arm=arm.name)
+        correct = arm.pattern == "correct"
+        ax.errorbar(
+            study["size"],
+            found.difference,
+            yerr=_bars(found),
+            color=COLOURS[arm.place],
+            marker=MARKERS[arm.pattern],
+            linestyle="-" if correct else "--",
+            markersize=4,
+            linewidth=1,
+            elinewidth=0.6,
+            label=arm.place if correct else f"{arm.place}, {arm.pattern}",
+        )
+    ax.set(xlabel="pairs in the training set", ylabel="whole results right, %", xscale="log", title=task)
+    sizes = study["size"].values
+    ax.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    ax.minorticks_off()
+    ax.legend(fontsize=SMALL, ncols=2)

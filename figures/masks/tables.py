@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import xarray as xr
 
 from figures.early import interval
@@ -17,15 +19,15 @@ ARITHMETIC = {
 
 
 def table(study: xr.Dataset) -> str:
-    """A Markdown table for each task of a study: a row for each arm, means and intervals over seeds."""
+    """A Markdown table for each task and size of a study: a row for each arm, means and intervals over seeds."""
     scores = BOOLEAN if "unseen_mse" in study else ARITHMETIC
     whole = "sequence_accuracy" if "sequence_accuracy" in study else "accuracy"
+    titles = ["arm", *(title for title, _ in scores.values()), "seeds at 100 %"]
     lines = []
-    for task in study.task.values:
-        part = study.sel(task=task)
-        titles = [title for title, _ in scores.values()]
-        lines += [f"## {task}", "", "| " + " | ".join(["arm", *titles, "seeds at 100 %"]) + " |"]
-        lines.append("|---" * (len(titles) + 2) + "|")
+    for task, size in product(study.task.values, study["size"].values):
+        part = study.sel(task=task, size=size)
+        lines += [f"## {task}" if scores is BOOLEAN else f"## {task}, {size} pairs seen", ""]
+        lines += [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
         for arm in part.arm.values:
             row = part.sel(arm=arm)
             cells = [interval(mean_of(scale * last(row, name))) for name, (_, scale) in scores.items()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
@@ -87,6 +88,8 @@ def _from_joblib(jobs: Jobs, work: Callable[..., Part], calls: Iterator[Call]) -
     """In rounds with a backend that cannot hand over one at a time (Ray)."""
     from joblib import Parallel, delayed
 
+    # loky replaces a worker whose memory has grown, and nothing is lost
+    warnings.filterwarnings("ignore", message="A worker stopped while some jobs", category=UserWarning)
     tasks = (delayed(work)(*call) for call in calls)
     try:
         finished = Parallel(**jobs.options, return_as="generator_unordered")(tasks)
