@@ -110,7 +110,7 @@ def test_every_task_and_arm_has_its_outcome(data, base):
     assert "0 of 3 seeds at 100 %" in claims["masks.threesym.svd.accuracy"].note
     kernel = claims["masks.cyclic3.kernel-decay-nowhere.unseen_mse"]
     assert kernel.here == pytest.approx(5, abs=0.01)
-    assert "default, decay nowhere" in kernel.text
+    assert "default, decay nowhere" in kernel.claim
     assert claims["masks.survival.kernel.elsewhere"].met
     sizes = {name: data[name].sizes["size"] for name in masks.STUDIES}
     assert claims["masks.configurations"].here == 4 * 59 + 2 * 11 + 6 * (sizes["addition"] + sizes["multiplication"])

@@ -23,7 +23,12 @@ LINES: dict[str, Any] = {
     "elsewhere": (0, (1, 1)),
     "beyond": (0, (5, 1.5, 1, 1.5, 1, 1.5)),
 }
-DECAYS = {"everywhere": "everywhere", "nowhere": "nowhere", "elsewhere": "not in the prior", "beyond": "nor in tokens"}
+DECAYS = {
+    "everywhere": "everywhere",
+    "nowhere": "nowhere",
+    "elsewhere": "not in the prior",
+    "beyond": "nor in its tokens",
+}
 """Where weights decay, in legends."""
 SMALL = 6.5
 """Size of the letters of legends."""
@@ -84,13 +89,12 @@ def _legend(ax: Axes) -> None:
         look: dict[str, Any] = {"marker": marker, "fillstyle": fill, "markersize": 4.5, "markeredgewidth": 0.7}
         return Line2D([], [], color=colour, linestyle="", label=label, markeredgecolor=edge or colour, **look)
 
-    places = [mark(place, colour) for place, colour in COLOURS.items()]
-    patterns = [mark(pattern, marker=marker) for pattern, marker in MARKERS.items()]
-    decays = [mark(DECAYS[decay], fill=fill) for decay, fill in FILLS.items()]
-    groups = {"place": places, "pattern": patterns, "weights decay": decays, "": [mark("AdamW", edge=BLACK)]}
-    handles: list[Line2D] = []
-    for title, group in groups.items():
-        handles += [mark(f"{title}:" if title else " ", marker="")] * bool(title) + group
+    blank = mark(" ", marker="")
+    handles = [mark(place, colour) for place, colour in COLOURS.items()]
+    handles += [mark(pattern, marker=marker) for pattern, marker in MARKERS.items()]
+    handles += [blank, blank]
+    handles += [mark(f"decay {DECAYS[decay]}", fill=fill) for decay, fill in FILLS.items()]
+    handles += [mark("AdamW", edge=BLACK), blank]
     figure = ax.get_figure(root=True)
     assert figure is not None
     figure.legend(handles=handles, loc="outside upper center", ncols=6, fontsize=SMALL, columnspacing=1.0)
