@@ -29,7 +29,7 @@ from training.encoder import Encoder
 from training.encoders import Encoders
 from training.fitted import batches
 from training.fitting import fit
-from training.prior_experiment import PriorArm
+from training.prior_arm import PriorArm
 from training.priors import MaskPrior
 from training.study import Study
 

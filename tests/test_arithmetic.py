@@ -78,7 +78,7 @@ def test_the_experiment():
     torch = pytest.importorskip("torch")
     from training.arithmetic_experiment import ArithmeticExperiment, sequence_accuracy
     from training.fitting import accuracy, tensors
-    from training.prior_experiment import PriorArm
+    from training.prior_arm import PriorArm
     from training.priors import MaskPrior
     from training.study import Study
 

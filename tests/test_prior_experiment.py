@@ -12,7 +12,7 @@ from training.boolean import Cyclic3, Majority3, ThreeSym, TwoParity  # noqa: E4
 from training.boolean_experiment import BooleanExperiment, nearest_label, squared_error  # noqa: E402
 from training.cube import nearest  # noqa: E402
 from training.fitting import tensors  # noqa: E402
-from training.prior_experiment import PriorArm  # noqa: E402
+from training.prior_arm import PriorArm  # noqa: E402
 from training.priors import KernelPrior, MaskPrior, NeutralMask, StructuredSVD  # noqa: E402
 from training.study import Study  # noqa: E402
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from training.looped import Looped
     from training.looped_experiment import LoopedExperiment
     from training.patterns import Pattern, pattern_of
-    from training.prior_experiment import PriorArm
+    from training.prior_arm import PriorArm
     from training.priors import KernelPrior, MaskPrior, NeutralMask, NoPrior, StructuredOpt, StructuredSVD
     from training.statistics import at_steps, early_auc, over_seeds, paired, windows, z_scores
     from training.streams import stream
@@ -86,7 +86,7 @@ _HOME = {
     "minimum_degree": "cube",
     "Encoder": "encoder",
     "BooleanExperiment": "boolean_experiment",
-    "PriorArm": "prior_experiment",
+    "PriorArm": "prior_arm",
     "Addition": "arithmetic",
     "Multiplication": "arithmetic",
     "ArithmeticExperiment": "arithmetic_experiment",

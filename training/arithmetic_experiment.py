@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dispersion import ArgumentError
 from training.patterns import Pattern
-from training.prior_experiment import PriorArm, PriorExperiment
+from training.prior_arm import PriorArm
+from training.prior_experiment import PriorExperiment
 from training.streams import stream
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 from dispersion.errors import ArgumentError
 from training.arithmetic import Addition, Multiplication
 from training.boolean import Cyclic3, Majority3, ThreeSym, TwoParity
-from training.prior_experiment import PriorArm
+from training.prior_arm import PriorArm
 from training.priors import KernelPrior, MaskPrior, NeutralMask, NoPrior, Prior, StructuredOpt, StructuredSVD
 
 Numbers = float | Sequence[float]

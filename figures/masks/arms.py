@@ -28,7 +28,7 @@ class Arm:
     """An arm of a study, read from its results.
 
     name : in the results; place : one of PLACES; contrast : NaN without one; held : frozen or hard; the rest as of
-    `training.prior_experiment.PriorArm`.
+    `training.prior_arm.PriorArm`.
     """
 
     name: str
