@@ -180,6 +180,43 @@ def test_what_cannot_be_used_is_named(call, argument):
         call()
 
 
+PRIORS = """
+steps = 5
+seeds = 1
+sizes = [64]
+watch = [0]
+[[task]]
+type = "2parity"
+n = 8
+[[arm]]
+type = "mask"
+contrast = [10, 4]
+pattern = "correct"
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        (("[10, 4]", "0"), "arm[0].contrast: got 0.0"),
+        (("[10, 4]", "[10, -1]"), "arm[0].contrast: got -1.0"),
+        (("[10, 4]", "[]"), "arm[0].contrast: got an empty list"),
+        (('"mask"', '"kernel"'), "arm[0].pattern: got 'correct', which is not circulant"),
+        (('"correct"', '"left"'), "arm[0].pattern: got 'left'"),
+        (('"correct"', '"correct"\ndecay = "here"'), "arm[0].decay: got 'here'"),
+        (("n = 8", "n = 2"), "task[0].n: got 2"),
+        (("watch = [0]", "watch = [6]"), "watch[0]: got 6"),
+    ],
+)
+def test_a_study_file_of_priors_is_refused_by_its_key(tmp_path, change, key):
+    path = tmp_path / "own.study.toml"
+    path.write_text(PRIORS.replace(*change))
+    with pytest.raises(ArgumentError) as refused:
+        Study.load(path).run(progress=False)
+    assert key in str(refused.value)
+    assert str(refused.value).isprintable()
+
+
 @pytest.mark.slow
 def test_a_hard_mask_of_the_majority_generalises():
     """A network whose tokens see themselves alone can be nothing but a sum of them before the readout's LayerNorm."""

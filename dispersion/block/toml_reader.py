@@ -257,7 +257,7 @@ def _within(path: str, table: Collection[str] | None = None) -> Iterator[None]:
         name = f"{path}.{error.argument}"
         if table is None:
             name = path
-        elif error.argument in ("n", "shape"):
+        elif error.argument in ("n", "shape") and error.argument not in table:
             name = f"{path}, {error.argument} of the block"
         elif path == "block" and error.argument not in table:
             name = error.argument.replace("heads[", "head[")
