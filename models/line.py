@@ -25,9 +25,9 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from dispersion import ArgumentError, Chain
-from dispersion.block.slopes import Slopes
+from dispersion import ArgumentError, Chain, Propagator
 from dispersion.errors import frozen_array, whole_number
+from dispersion.line.impulse import impulses
 from dispersion.noun import Noun
 from models.check import TOLERANCE, within
 from models.derivative import differentiated
@@ -102,6 +102,7 @@ def line_check(
     state: ArrayLike,
     chains: Sequence[Chain] | None = None,
     *,
+    known: Propagator | None = None,
     tokens: int | None = None,
     patterns: int = 6,
     batched: bool = False,
@@ -115,7 +116,8 @@ def line_check(
     layers : maps of float64 tensors (n, d) to the same, the first layer first. state : (n, d), or a, (d,), for 1⊗a.
     chains : the same layers as Chains, from which the prediction is then made, around 1⊗a; None to differentiate the
     layers: they have to give the same every time, and derivatives that finite differences agree with and whose
-    transposes are those of reverse mode. tokens : n, where neither the state nor chains tell. patterns : how many, of
+    transposes are those of reverse mode. known : what `impulses` made of the chains at `state`, where it is at hand.
+    tokens : n, where neither the state nor chains tell. patterns : how many, of
     the largest gain. rng : the seed of what is random. The rest as in `check`.
     """
     if not layers:
@@ -125,7 +127,7 @@ def line_check(
         where = device_of(layers[0]) if device is None else usable(device)
         steps = differentiated(layers, torch.tensor(base, device=where), rng)
     else:
-        steps = _of_chains(chains, base[0])
+        steps = _of_chains(impulses(list(chains), base[0]) if known is None else known)
     shape = base.shape
 
     def through(v: Floats) -> list[Floats]:
@@ -170,36 +172,7 @@ def _state(state: ArrayLike, chains: Sequence[Chain] | None, tokens: int | None)
     return np.tile(a, (n, 1))
 
 
-def _of_chains(chains: Sequence[Chain], a: Floats) -> list[tuple[Linear, Linear]]:
-    """(D_l, its transpose) of each of the `chains` along the orbit of 1⊗`a`, on fields (n, d)."""
-    steps: list[tuple[Linear, Linear]] = []
-    for chain in chains:
-        slopes, attention = Slopes(chain.block, a), chain.attention(a)
-        steps.append(_folded(slopes, attention))
-        a = chain.block.homogeneous_map(a)
-    return steps
-
-
-def _folded(slopes: Slopes, attention: Floats) -> tuple[Linear, Linear]:
-    """(`apply`, `apply_transposed`) of `slopes` with these weights A_h, (heads, n, n). Where every M_h = O_h V_h is
-    factors, those of all heads are side by side, N_1 multiplied into the V_h and ε_a C into the O_h.
-    """
-    maps = [head.output_value for head in slopes.block.heads]
-    values = [part.value for part in maps if part.value is not None]
-    if len(values) < len(maps):
-        return partial(slopes.apply, attention), partial(slopes.apply_transposed, attention)
-    C, ends = slopes.pointwise, np.cumsum([len(value) for value in values])[:-1]
-    read = np.concatenate(values) @ slopes.inner
-    write = slopes.block.attention_scale * C @ np.concatenate([part.output for part in maps], axis=1)
-
-    def mixed(weights: Floats, u: Floats) -> Floats:
-        heads = zip(weights, np.split(u, ends, axis=1), strict=True)
-        return np.concatenate([each @ part for each, part in heads], axis=1)
-
-    def apply(u: Floats) -> Floats:
-        return np.asarray(u @ C.T + mixed(attention, u @ read.T) @ write.T)
-
-    def apply_transposed(u: Floats) -> Floats:
-        return np.asarray(u @ C + mixed(attention.swapaxes(-1, -2), u @ write) @ read)
-
-    return apply, apply_transposed
+def _of_chains(known: Propagator) -> list[tuple[Linear, Linear]]:
+    """(D_l, its transpose) of each layer that `impulses` made one of, on fields (n, d)."""
+    pairs = [(each.slopes, each.attention) for each in known.relations]  # type: ignore[attr-defined]
+    return [(partial(slopes.apply, A), partial(slopes.apply_transposed, A)) for slopes, A in pairs]

@@ -77,14 +77,15 @@ class Subject:
         self, state: NDArray[np.float64], device: str | torch.device | None = None, checked: Check | None = None
     ) -> LineCheck | None:
         """What grows most on the line of tokens around 1⊗`state`, on a `device`; None on a ring whose tokens the layers
-        do not tell apart, as far as they were `checked`.
+        do not tell apart, as far as they were `checked`, there.
         """
         invariant = checked is None or max(checked.defect, checked.spread) <= TOLERANCE
         if self.chains is None and self.boundary == "periodic" and invariant:
             return None
         layers, where = self._on(device)
         tokens = None if self.chains else int(np.prod(self.shape))
-        return line_check(layers, state, self.chains, tokens=tokens, batched=self.batched, device=where)
+        known = checked.predicted if checked is not None and checked.source == "chains" else None
+        return line_check(layers, state, self.chains, known=known, tokens=tokens, batched=self.batched, device=where)
 
     def with_ends(self, boundary: str | None) -> Subject:
         """This model with other ends of the tokens, None for its own; then J(q) is measured."""

@@ -35,6 +35,11 @@ def test_it_is_what_is_measured(boundary, rotary, d):
     matrices, place = found.distinct
     np.testing.assert_allclose(matrices[place], measured.matrices[: N // 2 + 1], rtol=0, atol=1e-13)
     np.testing.assert_allclose(found.matrix(N - 2), measured.matrices[N - 2], rtol=0, atol=1e-13)
+    ks, rng = [0, 2, N - 2, 2, -1], np.random.default_rng(1)
+    vectors = rng.normal(size=(len(ks), d)) + 1j * rng.normal(size=(len(ks), d))
+    expected = [measured.matrices[k] @ vector for k, vector in zip(ks, vectors, strict=True)]
+    for relation in (found, measured):
+        np.testing.assert_allclose(relation.images(ks, vectors), expected, rtol=0, atol=1e-12)
 
 
 def test_it_is_the_column_of_the_dense_jacobian():

@@ -10,11 +10,17 @@ from dispersion.block.slopes import Slopes, slopes_at
 
 def blocks(random_block):
     rng = np.random.default_rng(0)
-    factors = OutputValue(rng.normal(size=(3, 2)), rng.normal(size=(2, 3)))
+    factors, narrow = (OutputValue(rng.normal(size=(3, m)), rng.normal(size=(m, 3))) for m in (2, 1))
     heads = [Head(Kernel.gaussian_lobes(5, 2.0, 1.0, 1.0), factors, rng.normal(size=(3, 3))), random_head(rng)]
     norms = [LayerNorm(rng.normal(size=3), rng.normal(size=3)) for _ in range(2)]
     part = FeedForward(rng.normal(size=(4, 3)), rng.normal(size=(3, 4)), "gelu", rng.normal(size=4))
-    return [random_block(1, 5, 3, 2), Block(heads, part, 0.6, *norms), Block(heads, part, 0.6, *norms, "post")]
+    of_factors = Block([heads[0], Head(Kernel.alibi(5, 0.7), narrow)], part, 0.6, *norms)
+    return [
+        random_block(1, 5, 3, 2),
+        Block(heads, part, 0.6, *norms),
+        Block(heads, part, 0.6, *norms, "post"),
+        of_factors,
+    ]
 
 
 def random_head(rng):
@@ -32,6 +38,9 @@ def test_action_transpose_and_matrix_are_those_of_the_map(random_block):
         transposed = slopes.apply_transposed(attention, u).ravel()
         np.testing.assert_allclose(transposed, truth.T @ u.ravel(), rtol=0, atol=1e-12)
         np.testing.assert_array_equal(full_jacobian(block, a), slopes.dense(attention))
+        for head, channel in zip(block.heads, slopes.channels, strict=True):
+            alone = block.attention_scale * slopes.pointwise @ head.value @ slopes.inner
+            np.testing.assert_allclose(channel, alone, rtol=0, atol=1e-13)
 
 
 def test_the_homogeneous_map_has_the_slope_of_uniform_symbols(random_block):

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dispersion.block.block import Block
 from dispersion.block.factors import summed
+from dispersion.eigen import LARGE
 from dispersion.errors import ArgumentError, frozen, instance
 from dispersion.memory import require
 from dispersion.noun import Noun, cached_property
@@ -46,9 +47,30 @@ class Slopes(Noun):
         return self.block.seen_jacobian(self.state)
 
     @cached_property
+    def factors(self) -> tuple[Floats, Floats] | None:
+        """(ε_a C [O_1 O_2 …] (d, m), [V_1; V_2; …] N_1 (m, d)) of value maps M_h = O_h V_h side by side; None where one
+        has no factors.
+        """
+        maps = [head.output_value for head in self.block.heads]
+        values = [part.value for part in maps if part.value is not None]
+        if len(values) < len(maps):
+            return None
+        write = self.block.attention_scale * self.pointwise @ np.concatenate([part.output for part in maps], axis=1)
+        return np.asarray(write), np.concatenate(values) @ self.inner
+
+    @cached_property
+    def _ends(self) -> NDArray[np.intp]:
+        """Where in the `factors` every head but the first begins."""
+        return np.cumsum([head.output_value.output.shape[1] for head in self.block.heads])[:-1]
+
+    @cached_property
     def channels(self) -> Floats:
         """(heads, d, d) ε_a C M_h N_1, what λ_h(q) multiplies."""
         with np.errstate(over="ignore", invalid="ignore"):
+            if self.factors is not None:
+                write, read = self.factors
+                pairs = zip(np.split(write, self._ends, axis=1), np.split(read, self._ends), strict=True)
+                return np.array([out @ value for out, value in pairs])
             values = np.array([head.value for head in self.block.heads])
             return np.asarray(self.block.attention_scale * self.pointwise @ values @ self.inner)
 
@@ -96,8 +118,14 @@ class Slopes(Noun):
         groups, channels = list(alike.values()), self.channels if len(alike) == len(symbols) else None
         if channels is None:
             channels, symbols = np.array([self.channel(group) for group in groups]), symbols[[g[0] for g in groups]]
-        mixed: NDArray[np.complex128] = np.tensordot(symbols, channels.astype(complex), axes=(0, 0))
-        return mixed + self.pointwise
+        if d < LARGE:
+            mixed: NDArray[np.complex128] = np.tensordot(symbols, channels.astype(complex), axes=(0, 0))
+            return mixed + self.pointwise
+        matrices = np.empty((*symbols[0].shape, d, d), dtype=complex)
+        matrices.real = np.tensordot(symbols.real, channels, axes=(0, 0))
+        matrices.real += self.pointwise
+        matrices.imag = np.tensordot(symbols.imag, channels, axes=(0, 0))
+        return matrices
 
     def attention(self) -> list[Floats]:
         """(N, N) A_h of each head on the ring or torus of the block."""
@@ -109,15 +137,27 @@ class Slopes(Noun):
 
     def apply(self, attention: Sequence[Floats] | Floats, u: NDArray) -> NDArray:
         """(n, d) [u + ε_a Σ_h A_h (u N_1ᵀ) M_hᵀ] Cᵀ."""
+        if self.factors is not None:
+            write, read = self.factors
+            return np.asarray(u @ self.pointwise.T + self._mixed(attention, u @ read.T) @ write.T)
         inner, heads = u @ self.inner.T, zip(attention, self.block.heads, strict=True)
         mixed = sum(head.output_value.mix(weights, inner) for weights, head in heads)
         return np.asarray((u + self.block.attention_scale * mixed) @ self.pointwise.T)
 
     def apply_transposed(self, attention: Sequence[Floats] | Floats, u: NDArray) -> NDArray:
         """(n, d) v + ε_a Σ_h (A_hᵀ v M_h) N_1, v = u C: the transpose of `apply`."""
+        if self.factors is not None:
+            write, read = self.factors
+            back = self._mixed([np.transpose(weights) for weights in attention], u @ write)
+            return np.asarray(u @ self.pointwise + back @ read)
         v, heads = u @ self.pointwise, zip(attention, self.block.heads, strict=True)
         mixed = sum(head.output_value.mix_transposed(weights, v) for weights, head in heads)
         return np.asarray(v + self.block.attention_scale * mixed @ self.inner)
+
+    def _mixed(self, attention: Sequence[Floats] | Floats, u: NDArray) -> NDArray:
+        """(n, m) A_h of each head on its features of `u` (n, m), in the order of the `factors`."""
+        heads = zip(attention, np.split(u, self._ends, axis=1), strict=True)
+        return np.concatenate([weights @ part for weights, part in heads], axis=1)
 
     def dense(self, attention: Sequence[Floats] | Floats) -> Floats:
         """(n·d, n·d) I⊗C + Σ_h A_h ⊗ ε_a C M_h N_1: the matrix of `apply`, tokens before features."""

@@ -46,12 +46,23 @@ class Impulse(Mixed):
     def symbols(self) -> NDArray[np.complex128]:
         """(heads, n) λ_h(q) = Σ_r A_{j+r, j} e^{−iq·r}."""
         j = self.chain.n // 2
-        columns = self.chain.attention(self.state)[:, :, j]
-        return np.asarray(np.fft.fft(np.roll(columns, -j, axis=-1), axis=-1))
+        return np.asarray(np.fft.fft(np.roll(self.attention[:, :, j], -j, axis=-1), axis=-1))
+
+    @cached_property
+    def attention(self) -> NDArray[np.float64]:
+        """(heads, n, n) A of each head."""
+        return self.chain.attention(self.state)
 
     def _kind(self, group: int) -> NDArray:
         # many different ones are not kept
         return super()._kind(group) if self.d < GROUPED else self.slopes.matrices(self._kinds[0][:, [group]])[0]
+
+    def _images(self, groups: NDArray[np.intp], vectors: NDArray) -> NDArray:
+        if self.d < GROUPED:
+            return super()._images(groups, vectors)
+        # as of tokens each of which sees itself alone, by λ_h(q)
+        weights = [np.diag(symbol[groups]) for symbol in self._kinds[0]]
+        return self.slopes.apply(weights, vectors)
 
 
 def impulses(chains: list[Chain] | tuple[Chain, ...], state: ArrayLike | None = None) -> Propagator:

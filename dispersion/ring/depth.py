@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion.block.block import Block
-from dispersion.eigen import eigenvalues
+from dispersion.eigen import eigenvalues, norms, products
 from dispersion.errors import ArgumentError, frozen, instance, shown, whole_number
 from dispersion.grid import conjugate_pairs, unfolded, wavenumber
 from dispersion.memory import require
@@ -195,8 +195,9 @@ class Propagator(Spectrum):
         scaled, log_scale = self._identity()
         yield scaled, log_scale
         for number, (relation, factors) in enumerate(zip(self.relations, self._factors[0], strict=True)):
-            matrices = relation.distinct[0][factors]
-            scaled, log_scale = _rescaled(matrices @ scaled if number else matrices, log_scale)
+            matrices = relation.distinct[0]
+            product = products(matrices, factors, scaled) if number else matrices[factors]
+            scaled, log_scale = _rescaled(product, log_scale)
             yield scaled, log_scale
 
     @cached_property
@@ -385,11 +386,12 @@ def _mismatch(argument: str, got: tuple, wanted: tuple) -> ArgumentError:
     return ArgumentError(argument, described(*got), described(*wanted) + " as in the first layer")
 
 
-def _rescaled(product: NDArray, log_scale: NDArray) -> tuple[NDArray[np.complex128], NDArray[np.float64]]:
-    """e^s `product` with matrices of size one: (P, s), s = `log_scale` before."""
-    size = np.linalg.norm(product, axis=(-2, -1))
+def _rescaled(matrices: NDArray, log_scale: NDArray) -> tuple[NDArray[np.complex128], NDArray[np.float64]]:
+    """e^s `matrices`, which are overwritten, with matrices of size one: (P, s), s = `log_scale` before."""
+    size = norms(matrices)
     size[size == 0] = 1.0
-    return product / size[:, None, None], log_scale + np.log(size)
+    matrices /= size[:, None, None]
+    return matrices, log_scale + np.log(size)
 
 
 def _log(size: NDArray[np.float64]) -> NDArray[np.float64]:

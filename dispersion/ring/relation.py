@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -194,6 +194,28 @@ class Spectrum(Noun):
         group, _, conjugate = self._group(k)
         matrix = self._kind(group)
         return matrix.conj() if conjugate else matrix
+
+    def images(self, k: Sequence[Wavenumber], vectors: NDArray) -> NDArray[np.complex128]:
+        """(n, d) J(q) v of n vectors, each at a wavenumber of its own.
+
+        Parameters
+        ----------
+        k : sequence of int or of tuple of int
+            (n,) wavenumbers of the grid, an int on a ring, a tuple on a torus.
+        vectors : (n, d) ndarray
+            v of each, real or complex.
+        """
+        groups, _, turned = (np.array(part) for part in zip(*map(self._group, k), strict=True))
+        # J(−q) v = conj(J(q) conj v)
+        found = self._images(groups, np.where(turned[:, None], np.conj(vectors), vectors))
+        return np.where(turned[:, None], found.conj(), found).astype(complex)
+
+    def _images(self, groups: NDArray[np.intp], vectors: NDArray) -> NDArray:
+        """(n, d) of `vectors` by those of the `distinct` matrices that `groups` (n,) names."""
+        matrices, images = self.distinct[0], np.empty(vectors.shape, dtype=complex)
+        for group in np.unique(groups):
+            images[groups == group] = vectors[groups == group] @ matrices[group].T
+        return images
 
     def _group(self, k: Wavenumber) -> tuple[int, int, bool]:
         """(which of the `distinct` matrices `k` has, the flat index of the k or −k there, whether that is −k)."""
