@@ -22,7 +22,7 @@ from torch import nn
 
 from dispersion import ArgumentError, Block, Chain, Propagator, through_layers
 from dispersion.errors import frozen_array, shown, whole_number
-from dispersion.grid import Wavenumber, conjugate_pairs, grid_index, positions, wavenumber
+from dispersion.grid import Wavenumber, conjugate_pairs, positions, wavenumber
 from dispersion.line.impulse import impulses
 from dispersion.noun import Noun
 from dispersion.quiet import beyond_float64
@@ -132,26 +132,47 @@ class Check(Noun):
         """One line: whether the forward pass confirms the prediction, and whether anything grows."""
         told = self._of_waves if self.line is None else self.line.verdict
         told = told.replace("confirmed to", f"confirmed{self.judge} to", 1)
-        return told if self.line is None else f"{told}; as waves, {self._of_waves}"
+        return told if self.line is None else f"{told}; {self._beside_the_line}"
 
     @property
     def _of_waves(self) -> str:
-        worst = int(np.argmax(self.error))
+        if self._as_waves:
+            return f"confirmed to {self.error.max():.1e} at every wavenumber{within(self.tolerance)}; {self._leader}"
+        if self._odd:
+            return f"not confirmed: {self._worst}; {self._odd}"
+        if self.boundary != "periodic":
+            return f"not confirmed: {self._worst}; the ends of the line are felt: {self._leader} far from them"
+        known = f"the response itself is known to {self.noise.flat[self.error.argmax()]:.1e}"
+        return f"not confirmed: {self._worst} ({known}); {self._leader}"
+
+    @property
+    def _beside_the_line(self) -> str:
+        """What the waves are where the patterns of the line are what is confirmed or not."""
+        if self._as_waves:
+            return f"as waves, {self._of_waves}"
+        if self.boundary != "periodic":
+            return f"J(q) holds far from the ends only: as waves, {self._worst}"
+        return f"as waves, {self._worst}: {self._odd}"
+
+    @property
+    def _leader(self) -> str:
         top = self.predicted.leading()
         by = f"is multiplied by {abs(top.multiplier):.4g} in {_layers(self.layers)}"
-        leader = f"the leading mode, k = {_named(top.k)}, {by}"
-        if self._as_waves:
-            return f"confirmed to {self.error.max():.1e} at every wavenumber{within(self.tolerance)}; {leader}"
-        where = f"error {self.error[worst]:.1e} at k = {_named(self.modes[worst].k)}"
-        apart = f"a homogeneous state does not stay one, its tokens differ by {self.spread:.1e} after a layer"
-        if self.defect > TOLERANCE:
-            what = f"not translation invariant, circulant defect {self.defect:.1e}"
-            return f"not confirmed: {where}; the map is {what}{f'; {apart}' if self.spread > TOLERANCE else ''}"
-        if self.spread > TOLERANCE:
-            return f"not confirmed: {where}; {apart}"
-        if self.boundary != "periodic":
-            return f"not confirmed: {where}; the ends of the line are felt: {leader} far from them"
-        return f"not confirmed: {where} (the response itself is known to {self.noise[worst]:.1e}); {leader}"
+        return f"the leading mode, k = {_named(top.k)}, {by}"
+
+    @property
+    def _worst(self) -> str:
+        worst = int(np.argmax(self.error))
+        return f"error {self.error[worst]:.1e} at k = {_named(self.modes[worst].k)}"
+
+    @property
+    def _odd(self) -> str:
+        """What keeps waves from being modes."""
+        reasons = {
+            f"the map is not translation invariant, circulant defect {self.defect:.1e}": self.defect,
+            f"a homogeneous state does not stay one, its tokens differ by {self.spread:.1e} after a layer": self.spread,
+        }
+        return "; ".join(reason for reason, size in reasons.items() if size > TOLERANCE)
 
 
 @beyond_float64
@@ -303,13 +324,8 @@ def _real(mode: Mode) -> bool:
 def _highest(modes: Sequence[Mode], predicted: Propagator) -> Floats:
     """(waves,) the largest size of each of the `modes` after any number of layers, 1 before the first."""
     size, vectors = np.ones(len(modes)), np.array([mode.right for mode in modes])
-    half, _ = conjugate_pairs(predicted.shape)
-    rows = [np.searchsorted(half, grid_index("k", mode.k, predicted.shape)) for mode in modes]
     for relation in predicted.relations:
-        matrices, place = relation.distinct
-        for kind in np.unique(place[rows]):
-            those = place[rows] == kind
-            vectors[those] = vectors[those] @ matrices[kind].T
+        vectors = relation.images([mode.k for mode in modes], vectors)
         size = np.maximum(size, np.linalg.norm(vectors, axis=-1))
     return size
 

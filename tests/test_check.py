@@ -120,7 +120,7 @@ def test_spread_is_reported(command, tmp_path, monkeypatch):
     arguments = ["ramp:layer", "--state", "1.0", "--tokens", 6]
     found = json.loads(command(*arguments, "--json")[1].out)
     assert found["spread"] == pytest.approx(5 / 6)
-    assert "as waves, not confirmed: " in found["verdict"]
+    assert "; as waves, error " in found["verdict"]
     assert "does not stay one" in found["verdict"]
     assert "spread of the state over the tokens 8.3e-01" in command(*arguments)[1].out
 

@@ -101,7 +101,9 @@ def test_command_on_a_causal_checkpoint(checkpoint, capsys):
     assert tokenwaves.main(arguments) == 0
     printed = capsys.readouterr().out
     assert "confirmed against the network to " in printed
-    assert "what grows most on the line over 2 layers" in printed
+    assert "; J(q) holds far from the ends only: as waves, error " in printed
+    assert "not confirmed" not in printed
+    assert printed.index("what grows most on the line over 2 layers") < printed.index("waves over 2 layers, as J(q)")
     assert tokenwaves.main([*arguments, "--boundary", "open", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["confirmed"]

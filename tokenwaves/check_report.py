@@ -115,7 +115,7 @@ def text(found: dict[str, Any]) -> str:
     tokens = f"{line} of {shape[0]} tokens" if len(shape) == 1 else f"torus of {' × '.join(map(str, shape))} tokens"
     source, against = SOURCES[found["source"]], isfinite(found["stretch"])
     lines = [
-        f"{found['model']} ({found['kind']}): {tokens}, d = {found['d']}, {count} layer{'s' * (count > 1)}",
+        f"{found['model']} ({found['kind']}): {tokens}, d = {found['d']}, {_layers(count)}",
         f"state {found['state']['name']}, |a| = {found['state']['norm']:.4g}; J(q) from {source}",
         *(f"note: {note}" for note in found["notes"]),
         found["verdict"],
@@ -123,6 +123,7 @@ def text(found: dict[str, Any]) -> str:
         *([f"the state itself is multiplied by {found['stretch']:.4g}"] if against else []),
         f"circulant defect {found['defect']:.1e}, spread of the state over the tokens {found['spread']:.1e}",
         "",
+        *_on_a_line(found),
         *aligned(
             [
                 ("k", "predicted growth", "measured growth", *["against the state"] * against, "relative error"),
@@ -155,27 +156,38 @@ def text(found: dict[str, Any]) -> str:
             ]
         ),
     ]
-    if found["patterns"]:
-        lines += [
-            "",
-            f"what grows most on the line over {count} layer{'s' * (count > 1)}, and around which token:",
-            *aligned(
-                [
-                    ("predicted growth", "measured growth", "relative error", "token before", "after"),
-                    *(
-                        (
-                            f"{p['predicted']:.9g}",
-                            f"{p['measured']:.9g}",
-                            f"{p['error']:.1e}",
-                            f"{p['from']:.1f}",
-                            f"{p['to']:.1f}",
-                        )
-                        for p in found["patterns"]
-                    ),
-                ]
-            ),
-        ]
     return "\n".join([*lines, *(["", f"wrote {found['plot']}"] if "plot" in found else [])])
+
+
+def _on_a_line(found: dict[str, Any]) -> list[str]:
+    """The patterns that grow most on a line of tokens, before the waves; nothing on a ring."""
+    if not found["patterns"]:
+        return []
+    over = _layers(found["layers"])
+    return [
+        f"what grows most on the line over {over}, and around which token:",
+        *aligned(
+            [
+                ("predicted growth", "measured growth", "relative error", "token before", "after"),
+                *(
+                    (
+                        f"{p['predicted']:.9g}",
+                        f"{p['measured']:.9g}",
+                        f"{p['error']:.1e}",
+                        f"{p['from']:.1f}",
+                        f"{p['to']:.1f}",
+                    )
+                    for p in found["patterns"]
+                ),
+            ]
+        ),
+        "",
+        f"waves over {over}, as J(q) has them:",
+    ]
+
+
+def _layers(count: int) -> str:
+    return f"{count} layer{'s' * (count > 1)}"
 
 
 def _signed(value: float) -> str:
