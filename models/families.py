@@ -16,8 +16,8 @@ from models.adapters.judge import Judge
 from models.adapters.network import Network
 from models.adapters.reference import Reference, Run, of_tokens
 from models.adapters.registry import Family, families, family_named, family_of
-from models.adapters.settings import Settings, read_config
-from models.adapters.weights import Weights, read_tensors
+from models.adapters.settings import CONFIG, Settings, beside, read_config
+from models.adapters.weights import Weights, files_in, read_tensors
 
 
 def load_network(
@@ -34,11 +34,18 @@ def load_network(
     """
     path = file_path("path", path)
     chosen = None if family is None else family_named(family)
+    if path.is_dir():
+        files_in(path)
     given = config if config is None or isinstance(config, Mapping) else file_path("config", config)
-    settings = given if isinstance(given, Mapping) else read_config(path, given)
-    chosen = family_of(settings) if chosen is None else chosen
-    weights, told = chosen.open(read_tensors(path), settings)
-    return _judged(chosen, weights, told)
+    try:
+        settings = given if isinstance(given, Mapping) else read_config(path, given)
+        chosen = family_of(settings) if chosen is None else chosen
+        weights, told = chosen.open(read_tensors(path), settings)
+        return _judged(chosen, weights, told)
+    except ArgumentError as error:
+        if config is None and error.argument == "config" and beside(path).is_file():
+            raise ArgumentError(CONFIG, error.got, error.accepted) from None
+        raise
 
 
 def network_from(tensors: Mapping[str, torch.Tensor], family: str | None, config: Mapping[str, Any]) -> Network:

@@ -320,7 +320,30 @@ def test_settings_that_are_no_settings(text, encoder, capsys):
     torch.save(small("encoder")[0], encoder)
     (encoder.parent / "config.json").write_bytes(text)
     assert check(encoder, "--family", "encoder") == 2
-    assert_one_line(capsys, "config")
+    assert_one_line(capsys, "error: config.json: got ", str(encoder.parent / "config.json"))
+    assert check(encoder, "--family", "encoder", "--config", encoder.parent / "config.json") == 2
+    assert_one_line(capsys, "error: --config: got ", str(encoder.parent / "config.json"))
+
+
+def test_a_setting_is_of_the_file_that_has_it(encoder, capsys):
+    torch.save(small("encoder")[0], encoder)
+    file = encoder.parent / "config.json"
+    file.write_text(json.dumps(FAMILIES["encoder"][1] | {"soft": 3}))
+    assert check(encoder, "--family", "encoder") == 2
+    assert_one_line(capsys, "error: config.json: got soft = 3, which encoder does not know")
+    assert check(encoder, "--family", "encoder", "--config", file) == 2
+    assert_one_line(capsys, "error: --config: got soft = 3, which encoder does not know")
+    file.unlink()
+    assert check(encoder, "--family", "encoder") == 2
+    assert_one_line(capsys, "error: --config: got no ")
+
+
+@pytest.mark.parametrize("options", [(), ("--family", "bert")])
+def test_a_folder_without_a_network(tmp_path, options, capsys):
+    (tmp_path / "notes.txt").write_text("none here")
+    assert check(tmp_path, *options) == 2
+    looked_for = ("which holds none of the files looked for", "model.safetensors", "pytorch_model.bin", ".index.json")
+    assert_one_line(capsys, "checkpoint: got the folder ", str(tmp_path), *looked_for)
 
 
 def test_settings_in_a_folder(encoder, capsys):

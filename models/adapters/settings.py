@@ -12,6 +12,8 @@ import numpy as np
 
 from dispersion.errors import ArgumentError, real_number, shown, whole_number
 
+CONFIG = "config.json"
+"""The file of settings in a folder of a network."""
 MOST = 10_000
 """The largest number of layers or heads that a setting may say."""
 
@@ -49,8 +51,7 @@ OFF: dict[str, Any] = {"is_decoder": False, "add_cross_attention": False, "prune
 
 def read_config(path: str | os.PathLike[str], config: str | os.PathLike[str] | None = None) -> dict[str, Any]:
     """The settings of the checkpoint `path`: the JSON file `config`, or config.json in or beside it; {} without."""
-    beside = Path(path) / "config.json" if Path(path).is_dir() else Path(path).with_name("config.json")
-    file = beside if config is None else Path(config)
+    file = beside(path) if config is None else Path(config)
     if config is None and not file.is_file():
         return {}
     try:
@@ -60,6 +61,11 @@ def read_config(path: str | os.PathLike[str], config: str | os.PathLike[str] | N
     if not isinstance(content, dict):
         raise ArgumentError("config", f"{str(file)!r} with a {type(content).__name__}", "a JSON object of settings")
     return content
+
+
+def beside(path: str | os.PathLike[str]) -> Path:
+    """The config.json in the folder `path`, or beside the checkpoint."""
+    return Path(path) / CONFIG if Path(path).is_dir() else Path(path).with_name(CONFIG)
 
 
 class Settings:

@@ -45,7 +45,7 @@ def read_tensors(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
     """
     path = Path(path)
     if path.is_dir():
-        return {name: tensor for file in _files(path) for name, tensor in read_tensors(file).items()}
+        return {name: tensor for file in files_in(path) for name, tensor in read_tensors(file).items()}
     if not path.is_file():
         raise ArgumentError("checkpoint", f"{str(path)!r} (no such file)", "a .safetensors, .bin, .pt or .pth file")
     if path.suffix == ".safetensors":
@@ -182,15 +182,16 @@ class Weights:
             raise ArgumentError("checkpoint", f"{self.prefix}{left[0]}{more}", accepted)
 
 
-def _files(folder: Path) -> list[Path]:
-    """The files of weights in a `folder`."""
+def files_in(folder: Path) -> list[Path]:
+    """The files of weights in a `folder`; an ArgumentError if there are none."""
     for name in FOLDER:
         index = folder / f"{name}.index.json"
         if (folder / name).is_file():
             return [folder / name]
         if index.is_file():
             return [folder / part for part in _parts(index)]
-    raise ArgumentError("checkpoint", f"the folder {str(folder)!r}", f"one with {' or '.join(FOLDER)}")
+    accepted = f"one with {' or '.join(FOLDER)}, or a list of its parts in a file of that name and .index.json"
+    raise ArgumentError("checkpoint", f"the folder {str(folder)!r}, which holds none of the files looked for", accepted)
 
 
 def _parts(index: Path) -> list[str]:
