@@ -116,7 +116,7 @@ def test_by_default_the_result_is_here_and_baselines_have_a_table_too(tmp_path, 
     printed = capsys.readouterr().out
     assert (tmp_path / "mine.nc").exists()
     assert (load(tmp_path / "mine.nc").role == BASELINE).all()
-    assert re.search(r"task\s+size\s+standard\s+random mode", printed)
+    assert re.search(r"arm\s+infilling k=4\n\s+standard\s+\d\S+\n\s+random mode\s+\d", printed)
 
 
 @pytest.mark.parametrize(
@@ -218,3 +218,42 @@ def test_a_file_of_another_study_is_refused_and_stays(tmp_path, capsys):
         assert "--out: got" in told
         assert f"another {what}" in told
         assert out.read_bytes() == before
+
+
+OUTCOMES = """
+steps = 4
+every = 2
+seeds = 2
+sizes = {sizes}
+batch = 4
+d = 8
+
+[[task]]
+type = "{task}"
+
+[[arm]]
+type = "default"
+
+[[arm]]
+type = "mask"
+pattern = ["correct", "wrong"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("task", "sizes", "score"),
+    [("2parity", [64], "unseen_mse"), ("addition", [8, 16], "sequence_accuracy")],
+)
+def test_a_study_of_priors_has_a_table_of_outcomes(tmp_path, capsys, task, sizes, score):
+    spec = written(tmp_path, OUTCOMES.format(task=task, sizes=sizes))
+    assert tokenwaves.main(["train", spec, "--out", str(tmp_path / "a.nc"), "--workers", "1"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    data = load(tmp_path / "a.nc")
+    head = next(place for place, line in enumerate(printed) if "after 4 steps, mean over seeds" in line)
+    titles = [task] if len(sizes) == 1 else [f"{task}, {size}" for size in sizes]
+    assert printed[head + 1].split("  ")[-len(sizes) :] == titles
+    rows = {row.rsplit(None, len(sizes))[0].strip(): row.split()[-len(sizes) :] for row in printed[head + 2 : head + 5]}
+    assert list(rows) == ["default", "mask", "mask, wrong"]
+    for arm, cells in rows.items():
+        means = data[score].isel(task=0, step=-1).sel(arm=arm).mean("seed").values
+        assert [float(cell) for cell in cells] == pytest.approx(means, rel=1e-3)

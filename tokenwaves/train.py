@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         say("tokenwaves: interrupted; the same command goes on from what is finished")
         return 130
     print(f"{path.stem}: {int((data.status == 0).sum())} of {study.units} units, {time.perf_counter() - start:.1f} s")
-    print(*lines(data), f"  {path}", sep="\n")
+    print(*lines(data, study.experiment.OUTCOME), f"  {path}", sep="\n")
     return 0
 
 
@@ -79,22 +79,26 @@ def _trained(study: Study, path: Path, workers: int) -> Dataset | None:
     return None if data.attrs["interrupted"] else data
 
 
-def lines(data: Dataset) -> list[str]:
-    """A table of the early learning of matched against mismatched arms, or of all arms where there are not both."""
+def lines(data: Dataset, outcome: str | None = None) -> list[str]:
+    """A table of the early learning of matched against mismatched arms; of a score after the last step where there are
+    not both, or where an `outcome` is what counts.
+    """
     from tokenwaves.output import aligned
     from training.experiment import MATCHED, MISMATCHED
     from training.statistics import windows
 
     last = int(data.step.max())
-    if not {MATCHED, MISMATCHED} <= set(data.role.values.flat):
-        means = data.accuracy.isel(step=-1).mean("seed")
-        head = ("task", "size", *map(str, data.arm.values))
+    if outcome or not {MATCHED, MISMATCHED} <= set(data.role.values.flat):
+        score = data[outcome or "accuracy"].isel(step=-1)
+        cells = [(task, size) for task in data.task.values for size in data["size"].values]
+        several = data.sizes["size"] > 1
+        head = ("arm", *(f"{task}, {size}" if several else str(task) for task, size in cells))
+        means = score.mean("seed")
         rows = [
-            (str(task), str(size), *(f"{value:.3f}" for value in means.sel(task=task, size=size).values))
-            for task in data.task.values
-            for size in data["size"].values
+            (str(arm), *(f"{float(means.sel(task=task, size=size, arm=arm)):.4g}" for task, size in cells))
+            for arm in data.arm.values
         ]
-        return [f"  held-out accuracy after {last} steps, mean over seeds", *aligned([head, *rows])]
+        return [f"  {score.long_name}, after {last} steps, mean over seeds", *aligned([head, *rows])]
     found = windows(data) or windows(data, (last,))
     head = ("task", "size", "steps", "matched", "mismatched", "difference", "95 % interval", "seeds", "p")
     rows = [

@@ -35,6 +35,7 @@ class ArithmeticExperiment(PriorExperiment):
         "accuracy": {"long_name": "fraction of digits of held-out results that are right", "units": "1"},
         "cross_entropy": {"long_name": "cross-entropy of a digit of held-out results", "units": "nat"},
     }
+    OUTCOME: ClassVar[str | None] = "sequence_accuracy"
 
     batch: int = 128
     rate: float = 1e-3

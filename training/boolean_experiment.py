@@ -36,6 +36,7 @@ class BooleanExperiment(PriorExperiment):
         "unseen_mse": {"long_name": "squared error on the unseen part of the cube", "units": "1"},
         "accuracy": {"long_name": "fraction of the cube whose nearest valid label is right", "units": "1"},
     }
+    OUTCOME: ClassVar[str | None] = "unseen_mse"
     LOSS: ClassVar[Mapping[str, str]] = {"long_name": "squared error on the batch of a step, before it", "units": "1"}
 
     def __post_init__(self) -> None:

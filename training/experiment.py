@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
@@ -21,6 +21,9 @@ class Experiment(ABC):
 
     A study knows no more of its arms, its tasks and their training than what is here.
     """
+
+    OUTCOME: ClassVar[str | None] = None
+    """The score that counts at the end of training, None where it is how early matched arms learn."""
 
     @property
     @abstractmethod
