@@ -14,8 +14,8 @@ from figures import masks
 from figures.files import read_data, write_data
 from figures.making import available, figure_of
 from figures.masks.arms import arms_of, law
-from figures.masks.assessment import verdicts
 from figures.masks.tables import table
+from figures.masks.verdicts import verdicts
 from figures.style import style
 from training import statistics
 from training.boolean_experiment import BooleanExperiment
