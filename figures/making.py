@@ -56,8 +56,7 @@ def load(name: str) -> FigureModule:
 
 def available() -> list[str]:
     """The names of the figures that are made here without being asked for."""
-    there = [name for name in figures.NAMES if name not in figures.OURS]
-    return [name for name in there if _has_torch() or name not in figures.NETWORKS]
+    return [name for name in figures.NAMES if _has_torch() or name not in figures.NETWORKS]
 
 
 def _has_torch() -> bool:

@@ -12,7 +12,7 @@ import figures.studies as studies
 from dispersion import ArgumentError
 from figures import masks
 from figures.files import read_data, write_data
-from figures.making import available, figure_of
+from figures.making import figure_of
 from figures.masks.arms import arms_of, law
 from figures.masks.tables import table
 from figures.masks.verdicts import verdicts
@@ -199,8 +199,7 @@ def test_saved_data_draw(data, tmp_path):
     assert verdicts_of(again) == verdicts_of(data)
 
 
-def test_it_is_made_where_it_is_named(tmp_path, monkeypatch):
-    assert "masks" not in available()
+def test_without_saved_results_it_tells_what_makes_them(tmp_path, monkeypatch):
     monkeypatch.setattr(studies, "FOLDER", tmp_path)
     with pytest.raises(ArgumentError, match="tokenwaves train examples/masks.study.toml"):
         masks.compute()

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     from figures.making import available, load, make
     from figures.report import Claim, write_report
 
-    if not options.names and len(available()) < len(figures.NAMES) - len(figures.OURS):
+    if not options.names and len(available()) < len(figures.NAMES):
         print(f"left out without the extra [torch]: {', '.join(figures.NETWORKS)}", flush=True)
     modules = [load(name) for name in dict.fromkeys(options.names or available())]
     folder = writable(Path(options.out))
