@@ -30,6 +30,8 @@ DECAYS = {
     "beyond": "nor in its tokens",
 }
 """Where weights decay, in legends."""
+DECADE = 10.0
+"""Ratio of the ends of an axis from which it is logarithmic."""
 SMALL = 6.5
 """Size of the letters of legends."""
 
@@ -43,7 +45,9 @@ def draw(data: xr.DataTree, axes: dict[str, Axes]) -> None:
         if task in kernels.task:
             _draw_outcomes(kernels.sel(task=task), placed(kernels), axes[letter])
         axes[letter].set_title(str(task))
-        axes[letter].set(xlabel="survival $s_A$ of its pattern", yscale="log")
+        axes[letter].set(xlabel="survival $s_A$ of its pattern")
+        low, high = axes[letter].dataLim.intervaly
+        axes[letter].set_yscale("log" if high > DECADE * low else "linear")
     for letter in "ac":
         axes[letter].set_ylabel("squared error, unseen part")
     _legend(axes["a"])
@@ -121,9 +125,11 @@ def _draw_curves(study: xr.Dataset, ax: Axes) -> None:
     looks = {"default": GREY, "neutral": GREEN, "mask": BLUE, "mask, wrong": PURPLE, "svd": VERMILION, "opt": ORANGE}
     for name, colour in looks.items():
         if name in study.arm:
-            ax.plot(curves.step, curves.sel(arm=name), color=colour, label=name)
+            line = ":" if name == "neutral" else "-"
+            ax.plot(curves.step, curves.sel(arm=name), line, color=colour, label=name, zorder=3 - (name == "default"))
     ax.set(xlabel="step", ylabel=f"unseen error, {study.task.values[0]}")
-    ax.legend(fontsize=SMALL)
+    ax.set_ylim(0, 1.45 * ax.dataLim.y1)
+    ax.legend(fontsize=SMALL, ncols=2, loc="upper center")
 
 
 def _draw_drift(study: xr.Dataset, arms: list[Arm], ax: Axes) -> None:
@@ -143,24 +149,29 @@ def _draw_drift(study: xr.Dataset, arms: list[Arm], ax: Axes) -> None:
 
 
 def _draw_arithmetic(study: xr.Dataset, task: str, ax: Axes) -> None:
-    right = mean_of(100 * last(study, "sequence_accuracy"))
-    for arm in arms_of(study):
+    """Against the size of the training set, or of a single size arm by arm."""
+    right, sizes = mean_of(100 * last(study, "sequence_accuracy")), study["size"].values
+    arms = {arm: arm.place if arm.pattern == "correct" else f"{arm.place},\n{arm.pattern}" for arm in arms_of(study)}
+    for number, (arm, name) in enumerate(arms.items()):
         found = right.sel(arm=arm.name)
-        correct = arm.pattern == "correct"
         ax.errorbar(
-            study["size"],
+            sizes if len(sizes) > 1 else [number],
             found.difference,
             yerr=_bars(found),
             color=COLOURS[arm.place],
             marker=MARKERS[arm.pattern],
-            linestyle="-" if correct else "--",
+            linestyle="-" if arm.pattern == "correct" else "--",
             markersize=4,
             linewidth=1,
             elinewidth=0.6,
-            label=arm.place if correct else f"{arm.place}, {arm.pattern}",
+            label=name.replace("\n", " "),
         )
-    ax.set(xlabel="pairs in the training set", ylabel="whole results right, %", xscale="log", title=task)
-    sizes = study["size"].values
-    ax.set_xticks(sizes, [f"{size:,}" for size in sizes])
-    ax.minorticks_off()
-    ax.legend(fontsize=SMALL, ncols=2)
+    ax.set_ylabel("whole results right, %")
+    if len(sizes) > 1:
+        ax.set(xlabel="pairs in the training set", xscale="log", title=task)
+        ax.set_xticks(sizes, [f"{size:,}" for size in sizes])
+        ax.minorticks_off()
+        ax.legend(fontsize=SMALL, ncols=2)
+    else:
+        ax.set(title=f"{task}, {sizes[0]:,} pairs in the training set", xlim=(-0.5, len(arms) - 0.5))
+        ax.set_xticks(range(len(arms)), arms.values())
