@@ -178,7 +178,10 @@ class PriorExperiment(Fitted):
         from training.encoders import Encoders
 
         bare = self.bare_encoder(task, seed)
-        each = [arm.prior.place(bare, self.pattern(arm, task, seed)) for arm in arms]
+        # arms that differ in their training alone start alike
+        different = {(arm.prior, arm.pattern): arm for arm in arms}
+        made = {key: arm.prior.place(bare, self.pattern(arm, task, seed)) for key, arm in different.items()}
+        each = [made[arm.prior, arm.pattern] for arm in arms]
         return Encoders(each, [arm.frozen for arm in arms], device=self.device)
 
     def check(self, arms: Sequence[PriorArm], task: Any, seed: int) -> None:

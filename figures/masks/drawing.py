@@ -26,8 +26,8 @@ LINES: dict[str, Any] = {
 DECAYS = {
     "everywhere": "everywhere",
     "nowhere": "nowhere",
-    "elsewhere": "not in the prior",
-    "beyond": "nor in its tokens",
+    "elsewhere": "outside the prior",
+    "beyond": "outside prior, tokens",
 }
 """Where weights decay, in legends."""
 DECADE = 10.0
