@@ -26,8 +26,8 @@ LINES: dict[str, Any] = {
 DECAYS = {
     "everywhere": "everywhere",
     "nowhere": "nowhere",
-    "elsewhere": "outside the prior",
-    "beyond": "outside prior, tokens",
+    "elsewhere": "except prior",
+    "beyond": "except prior, tokens",
 }
 """Where weights decay, in legends."""
 DECADE = 10.0
@@ -117,7 +117,7 @@ def _label_survival(ax: Axes) -> None:
     places = [Line2D([], [], color=COLOURS[place], label=place) for place in ("mask", "kernel", "svd", "opt")]
     decays = [Line2D([], [], color=GREY, linestyle=line, label=DECAYS[decay]) for decay, line in LINES.items()]
     ax.set(xlabel="step", ylabel="survival $s_A$", ylim=(-0.05, 1.75), yticks=[0, 0.5, 1])
-    ax.legend(handles=places + decays, fontsize=SMALL, ncols=2, loc="upper center", handlelength=2.6)
+    ax.legend(handles=places + decays, fontsize=SMALL, ncols=2, loc="upper center", handlelength=2.2, columnspacing=1.0)
 
 
 def _draw_curves(study: xr.Dataset, ax: Axes) -> None:
