@@ -167,6 +167,15 @@ def test_masks_that_do_not_move_break_the_law(data, base):
     assert verdicts_of(changed(data, mask_size=size))["masks.drift.mask"].met
 
 
+def test_the_pull_of_the_loss_is_set_against_decay(data, base):
+    assert base["masks.slope.mask-0.5"].here == pytest.approx(0.5 / (1e-3 * 0.5))
+    assert not base["masks.slope.mask-0.5"].met
+    study = data["masks"].to_dataset()
+    weak = met(changed(data, mask_slope=study.mask_slope * 1e-6))
+    assert weak["masks.slope.mask"].here == pytest.approx(0.5e-6 / (1e-3 * 10))
+    assert weak["masks.slope.mask"].met
+
+
 def test_arithmetic(data, base):
     claims = base
     assert claims["masks.addition-4000.mask-5-adamw.sequence_accuracy"].here == pytest.approx(60)

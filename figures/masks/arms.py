@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -84,9 +85,15 @@ def mean_of(values: xr.DataArray) -> xr.Dataset:
 
 def law(data: xr.Dataset, contrast: float, optimiser: str = "adam") -> NDArray[np.float64]:
     """(watched,) |m| of a mask that nothing but weight decay moves, along the cosine of the study."""
-    experiment = json.loads(data.attrs["experiment"])
+    experiment = settings(data)
     steps = experiment["steps"]
     rates = experiment["rate"] * (1 + np.cos(np.pi * np.arange(steps) / steps)) / 2
     decoupled = optimiser == "adamw"
     size = drift(contrast, rates, experiment["decoupled" if decoupled else "decay"], decoupled)
     return np.asarray(size[data.watched.values])
+
+
+def settings(data: xr.Dataset) -> dict[str, Any]:
+    """Those of the experiment."""
+    found: dict[str, Any] = json.loads(data.attrs["experiment"])
+    return found

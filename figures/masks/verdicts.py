@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from figures.early import interval
-from figures.masks.arms import Arm, arms_of, last, law, mean_of, survived
+from figures.masks.arms import Arm, arms_of, last, law, mean_of, settings, survived
 from figures.report import Claim
 
 STAYS = 0.9
@@ -26,7 +26,7 @@ def verdicts(study: xr.Dataset) -> list[Claim]:
     arms = arms_of(study)
     oracle = [_frozen_oracle(study, arms, decay) for decay in ("everywhere", "elsewhere")]
     found = [*survival(study, arms), *_places(study, arms), *oracle, *_washout(study, arms)]
-    return [*found, _neutral(study), *_drift(study, arms)]
+    return [*found, _neutral(study), *_drift(study, arms), *_slopes(study, arms)]
 
 
 def survival(study: xr.Dataset, arms: list[Arm]) -> Iterator[Claim]:
@@ -194,3 +194,27 @@ def _drift(study: xr.Dataset, arms: list[Arm]) -> Iterator[Claim]:
                 f"mean |m| after the last step, {wanted[-1]:.4f} by the law; largest distance {off:.4f} of the "
                 "contrast, met below 0.05",
             )
+
+
+def _slopes(study: xr.Dataset, arms: list[Arm]) -> Iterator[Claim]:
+    """How hard the loss pulls at M at the start, against weight decay."""
+    decay = settings(study)["decay"]
+    slope = study.mask_slope.mean(("layer", "task")).isel(watched=0)
+    for arm in _contrasts(arms):
+        pull = slope.sel(arm=arm.name)
+        found = mean_of(pull / (decay * arm.contrast))
+        yield Claim(
+            f"masks.slope.{arm.slug}",
+            f"the loss pulls less at M of {arm.name} than weight decay does, before the first step",
+            None,
+            float(found.difference),
+            bool(found.high < 1),
+            f"mean |dloss/dM| over pairs, layers and tasks, {float(pull.mean()):.2e}, over decay · |m|, "
+            f"{decay * arm.contrast:.2e}, [{float(found.low):.2e}, {float(found.high):.2e}]; met below 1",
+        )
+
+
+def _contrasts(arms: list[Arm]) -> list[Arm]:
+    """Arms with a mask that trains and decays, with the correct pattern, by Adam."""
+    masks = [arm for arm in arms if arm.place == "mask" and not arm.held and arm.pattern == "correct"]
+    return [arm for arm in masks if arm.decay == "everywhere" and arm.optimiser == "adam"]
