@@ -46,6 +46,15 @@ def head_by_head(block, a):
     return np.array([slopes.pointwise + sum(z * m for z, m in zip(row, maps, strict=True)) for row in symbols.T])
 
 
+def test_images_of_what_they_do_not_fit_are_refused():
+    relation = dispersion_relation(block(0), np.zeros(D))
+    for k, vectors, argument in (([], [], "k"), (3, np.ones((1, D)), "k"), ([1], np.ones(D), "vectors")):
+        with pytest.raises(ArgumentError, match=argument):
+            relation.images(k, vectors)
+    with pytest.raises(ArgumentError, match="k"):
+        relation.images([N + 1.5], np.ones((1, D)))
+
+
 @pytest.mark.parametrize("factors", [True, False])
 @pytest.mark.parametrize(
     ("kernels", "count"),
@@ -65,6 +74,11 @@ def test_matrices_are_those_of_each_wavenumber(kernels, count, factors):
         np.testing.assert_allclose(np.sort(np.abs(row)), np.sort(np.abs(np.linalg.eigvals(matrix))), atol=1e-12)
     for k in (1, N // 2, N - 1):
         np.testing.assert_allclose(relation.matrix(k), relation.matrices[k], rtol=0, atol=1e-15)
+    ks = [0, 3, N - 3, -2, N // 2]
+    real, imaginary = np.random.default_rng(1).normal(size=(2, len(ks), D))
+    vectors = real + 1j * imaginary
+    expected_images = np.array([relation.matrix(k) @ v for k, v in zip(ks, vectors, strict=True)])
+    np.testing.assert_allclose(relation.images(ks, vectors), expected_images, rtol=0, atol=1e-13)
     for k in (0, 1, N // 2):
         mode = relation.mode(k, 1)
         np.testing.assert_allclose(expected[k] @ mode.right, mode.multiplier * mode.right, atol=1e-13)

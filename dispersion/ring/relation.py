@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 from dispersion.block.block import Block, require_periodic
 from dispersion.block.slopes import Slopes, slopes_at
 from dispersion.eigen import TOLERANCE, eigenvalues, ranking
-from dispersion.errors import ArgumentError, ExclusionError, instance, whole_number
+from dispersion.errors import ArgumentError, ExclusionError, instance, items, number_array, whole_number
 from dispersion.grid import Wavenumber, conjugate_pairs, grid_index, grid_wavenumbers, unfolded, wavenumber
 from dispersion.memory import require
 from dispersion.noun import Noun, cached_property
-from dispersion.quiet import harmless_underflow
+from dispersion.quiet import beyond_float64, harmless_underflow
 from dispersion.ring.mode import Eigensystem, Isolated, Mode, eigenmode
 from dispersion.structured import EPSILON, conditioned, decays, moved
 from dispersion.summary import growth, on_tokens, paragraph, vector
@@ -195,19 +195,26 @@ class Spectrum(Noun):
         matrix = self._kind(group)
         return matrix.conj() if conjugate else matrix
 
-    def images(self, k: Sequence[Wavenumber], vectors: NDArray) -> NDArray[np.complex128]:
+    @beyond_float64
+    def images(self, k: Sequence[Wavenumber], vectors: ArrayLike) -> NDArray[np.complex128]:
         """(n, d) J(q) v of n vectors, each at a wavenumber of its own.
 
         Parameters
         ----------
         k : sequence of int or of tuple of int
-            (n,) wavenumbers of the grid, an int on a ring, a tuple on a torus.
-        vectors : (n, d) ndarray
+            (n,) wavenumbers of the grid, an int on a ring, a tuple on a torus; one at least.
+        vectors : (n, d) array_like
             v of each, real or complex.
         """
-        groups, _, turned = (np.array(part) for part in zip(*map(self._group, k), strict=True))
+        waves = items("k", k)
+        if not waves:
+            raise ArgumentError("k", "none", "one wavenumber or more")
+        v = number_array("vectors", vectors)
+        if v.shape != (len(waves), self.d):
+            raise ArgumentError("vectors", f"shape {v.shape}", f"numbers of shape ({len(waves)}, {self.d})")
+        groups, _, turned = (np.array(part) for part in zip(*map(self._group, waves), strict=True))
         # J(−q) v = conj(J(q) conj v)
-        found = self._images(groups, np.where(turned[:, None], np.conj(vectors), vectors))
+        found = self._images(groups, np.where(turned[:, None], v.conj(), v))
         return np.where(turned[:, None], found.conj(), found).astype(complex)
 
     def _images(self, groups: NDArray[np.intp], vectors: NDArray) -> NDArray:
