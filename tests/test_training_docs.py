@@ -16,7 +16,7 @@ PAGE = Page("docs/training.md")
 EXAMPLES = Path(__file__).parent.parent / "examples"
 CONTROLS = ["per-loop-rotation", "per-loop-shift", "random-code-infilling", "random-code-rotation", "random-code-shift"]
 NAMES = sorted([*CONTROLS, "infilling", "quick", "rotation", "shift", "sizes"])
-PRIORS = [f"{name}{size}" for name in ("addition", "masks", "multiplication") for size in ("", "-paper")]
+PRIORS = ["kernels", *(f"{name}{size}" for name in ("addition", "masks", "multiplication") for size in ("", "-paper"))]
 
 
 def test_examples_and_links():
