@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from dispersion.eigen import LARGE, eigenvalues, norms, products
+from dispersion.eigen import eigenvalues
+from dispersion.stacks import LARGE, norms, products
 
 PLACES = np.array([2, 0, 3, 1])
 

@@ -45,26 +45,20 @@ def mask(
     return _arms(found, pattern, decay, optimiser)
 
 
-def kernel(
-    contrast: Numbers = 10.0,
-    frozen: bool = False,
-    pattern: Words = "correct",
-    decay: Words = "everywhere",
-    optimiser: Words = "adam",
-) -> list[PriorArm]:
-    """Arms with a circulant pattern in logits by lag."""
-    return _arms([KernelPrior(c, frozen=frozen) for c in _several("contrast", contrast)], pattern, decay, optimiser)
+def placed(prior: Callable[..., Prior]) -> Callable[..., list[PriorArm]]:
+    """Reader of arms with the pattern where `prior` puts it, at a contrast."""
 
+    def arms(
+        contrast: Numbers = 10.0,
+        frozen: bool = False,
+        pattern: Words = "correct",
+        decay: Words = "everywhere",
+        optimiser: Words = "adam",
+    ) -> list[PriorArm]:
+        found = [prior(size, frozen=frozen) for size in _several("contrast", contrast)]
+        return _arms(found, pattern, decay, optimiser)
 
-def svd(
-    contrast: Numbers = 10.0,
-    frozen: bool = False,
-    pattern: Words = "correct",
-    decay: Words = "everywhere",
-    optimiser: Words = "adam",
-) -> list[PriorArm]:
-    """Arms with the pattern in queries and keys, by SVD."""
-    return _arms([StructuredSVD(c, frozen=frozen) for c in _several("contrast", contrast)], pattern, decay, optimiser)
+    return arms
 
 
 def opt(
@@ -85,8 +79,8 @@ PRIORS: dict[str, Callable[..., Any]] = {
     "default": default,
     "neutral": neutral,
     "mask": mask,
-    "kernel": kernel,
-    "svd": svd,
+    "kernel": placed(KernelPrior),
+    "svd": placed(StructuredSVD),
     "opt": opt,
 }
 """Arms by their `type`."""

@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from dispersion.block.block import Block
 from dispersion.block.factors import summed
-from dispersion.eigen import LARGE
 from dispersion.errors import ArgumentError, frozen, instance
 from dispersion.memory import require
 from dispersion.noun import Noun, cached_property
+from dispersion.stacks import LARGE
 
 Floats = NDArray[np.float64]
 

@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dispersion.block.block import Block
-from dispersion.eigen import eigenvalues, norms, products
+from dispersion.eigen import eigenvalues
 from dispersion.errors import ArgumentError, frozen, instance, shown, whole_number
 from dispersion.grid import conjugate_pairs, unfolded, wavenumber
 from dispersion.memory import require
 from dispersion.noun import Noun, cached_property
 from dispersion.quiet import beyond_float64
 from dispersion.ring.relation import Spectrum, dispersion_relation
+from dispersion.stacks import norms, products
 from dispersion.summary import numbers, on_tokens, paragraph
 
 BATCH = 2**20

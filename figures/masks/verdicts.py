@@ -131,7 +131,7 @@ def _washout(study: xr.Dataset, arms: list[Arm]) -> Iterator[Claim]:
         by_task = ", ".join(f"{task} {word} {part}" for task, (word, part) in tasks.items())
         verdicts.append(verdict)
         notes.append(f"{place}: {verdict}")
-        listed = ", ".join(f"decay {decay} {interval(mean_of(left.mean('task')))}" for decay, left in end.items())
+        listed = ", ".join(f"decay {decay} {interval(mean_of(kept.mean('task')))}" for decay, kept in end.items())
         yield Claim(
             f"masks.washout.cause.{place}",
             f"the loss of the prior of {place} is due to gradients of the loss, not to weight decay",
@@ -139,8 +139,7 @@ def _washout(study: xr.Dataset, arms: list[Arm]) -> Iterator[Claim]:
             verdict,
             verdict == "gradient",
             f"share of the loss that is not there without decay, {share}: above 2/3 decay, below 1/3 gradient, else "
-            f"both; none if less than {LOST} is lost; by task {by_task}; "
-            f"left: {listed}",
+            f"both; none if less than {LOST} is lost; by task {by_task}; left: {listed}",
         )
     same = verdicts[0] if len(set(verdicts)) == 1 else "mixed" if verdicts else "not run"
     text = "queries and keys lose their prior to gradients of the loss, not to weight decay"
@@ -181,26 +180,27 @@ def _neutral(study: xr.Dataset) -> Claim:
 def _drift(study: xr.Dataset, arms: list[Arm]) -> Iterator[Claim]:
     """Whether |m| follows weight decay alone."""
     size = study.mask_size.mean(("layer", "task", "seed"))
-    for arm in arms:
-        if arm.place == "mask" and not arm.held and arm.decay == "everywhere" and arm.pattern == "correct":
-            here, wanted = size.sel(arm=arm.name).values, law(study, arm.contrast, arm.optimiser)
-            off = float(np.abs(here - wanted).max() / arm.contrast)
-            yield Claim(
-                f"masks.drift.{arm.slug}",
-                f"|m| of {arm.name} moves as weight decay alone moves it",
-                None,
-                float(here[-1]),
-                off < 0.05,
-                f"mean |m| after the last step, {wanted[-1]:.4f} by the law; largest distance {off:.4f} of the "
-                "contrast, met below 0.05",
-            )
+    for arm in _decaying(arms):
+        here, wanted = size.sel(arm=arm.name).values, law(study, arm.contrast, arm.optimiser)
+        off = float(np.abs(here - wanted).max() / arm.contrast)
+        yield Claim(
+            f"masks.drift.{arm.slug}",
+            f"|m| of {arm.name} moves as weight decay alone moves it",
+            None,
+            float(here[-1]),
+            off < 0.05,
+            f"mean |m| after the last step, {wanted[-1]:.4f} by the law; largest distance {off:.4f} of the contrast, "
+            "met below 0.05",
+        )
 
 
 def _slopes(study: xr.Dataset, arms: list[Arm]) -> Iterator[Claim]:
     """How hard the loss pulls at M at the start, against weight decay."""
     decay = settings(study)["decay"]
     slope = study.mask_slope.mean(("layer", "task")).isel(watched=0)
-    for arm in _contrasts(arms):
+    for arm in _decaying(arms):
+        if arm.optimiser != "adam":
+            continue
         pull = slope.sel(arm=arm.name)
         found = mean_of(pull / (decay * arm.contrast))
         yield Claim(
@@ -214,7 +214,7 @@ def _slopes(study: xr.Dataset, arms: list[Arm]) -> Iterator[Claim]:
         )
 
 
-def _contrasts(arms: list[Arm]) -> list[Arm]:
-    """Arms with a mask that trains and decays, with the correct pattern, by Adam."""
+def _decaying(arms: list[Arm]) -> list[Arm]:
+    """Arms with a mask that trains and decays, with the correct pattern."""
     masks = [arm for arm in arms if arm.place == "mask" and not arm.held and arm.pattern == "correct"]
-    return [arm for arm in masks if arm.decay == "everywhere" and arm.optimiser == "adam"]
+    return [arm for arm in masks if arm.decay == "everywhere"]
